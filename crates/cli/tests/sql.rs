@@ -69,6 +69,25 @@ mod with_feature {
     }
 
     #[test]
+    fn names_cannot_control_the_terminal() {
+        let dir = TestDir::new();
+        let create = "CREATE TABLE \"t\x1b[31m\"
+                          (\"c\x1b[31m\" TEXT PRIMARY KEY, d TEXT DEFAULT '\x1b[31m');
+                      CREATE INDEX \"i\x1b[31m\" ON \"t\x1b[31m\" (d)";
+        let run = dir.run_with(&["sql", "db", "--create"], create.as_bytes());
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+        for command in ["\\d", "\\d \"t\x1b[31m\""] {
+            for json in [false, true] {
+                let mut args = vec!["sql", "db", "-c", command];
+                args.extend(json.then_some("--json"));
+                let run = dir.run(&args);
+                assert_eq!(run.code, 0, "{}", run.stderr);
+                assert!(!run.stdout.contains(&0x1b), "{}", text(run.stdout));
+            }
+        }
+    }
+
+    #[test]
     fn errors_name_the_place_and_stop_the_input() {
         let dir = database();
         let run = dir.run_with(&["sql", "db"], b"SELECT 1;\nSELECT none\nFROM t; DELETE FROM t;");

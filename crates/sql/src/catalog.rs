@@ -1,6 +1,8 @@
 //! [`TableCatalog`]: the tables of the database and the files of the session, for the planner.
 
-use crate::error::external;
+use crate::error::SqlError;
+use crate::pg_catalog::PG_CATALOG;
+use crate::pg_catalog::tables::PgCatalog;
 use crate::read_state::CurrentReadState;
 use crate::table_provider::TableSource;
 use async_trait::async_trait;
@@ -14,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Name of the catalog.
 pub const CATALOG: &str = "perigee";
-/// Name of the only schema, as in PostgreSQL.
+/// Name of the schema of all tables, as in PostgreSQL.
 pub const SCHEMA: &str = "public";
 
-/// See the module. Implements both the catalog and its schema.
+/// See the module. Implements both the catalog and the schema of the tables.
 #[derive(Clone)]
 pub struct TableCatalog {
     db: Db,
@@ -75,10 +77,14 @@ impl std::fmt::Debug for TableCatalog {
 
 impl CatalogProvider for TableCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![SCHEMA.to_owned()]
+        vec![SCHEMA.to_owned(), PG_CATALOG.to_owned()]
     }
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == SCHEMA).then(|| Arc::new(self.clone()) as _)
+        match name {
+            SCHEMA => Some(Arc::new(self.clone())),
+            PG_CATALOG => Some(Arc::new(PgCatalog { db: self.db.clone() })),
+            _ => None,
+        }
     }
 }
 
@@ -96,7 +102,7 @@ impl SchemaProvider for TableCatalog {
         if let Some(file) = lock(&self.files).get(name) {
             return Ok(Some(Arc::clone(file)));
         }
-        let source = self.find(name).map_err(external)?;
+        let source = self.find(name).map_err(SqlError::from)?;
         Ok(source.map(|source| Arc::new(source) as Arc<dyn TableProvider>))
     }
     fn register_table(

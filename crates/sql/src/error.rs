@@ -250,7 +250,7 @@ impl From<perigee::Error> for SqlError {
     }
 }
 
-/// Keeps errors of this crate and of tables that have passed through DataFusion.
+/// Keeps errors of this crate that have passed through DataFusion.
 impl From<DataFusionError> for SqlError {
     fn from(e: DataFusionError) -> SqlError {
         if let Some(own) = find_own(&e) {
@@ -293,30 +293,20 @@ impl From<DataFusionError> for SqlError {
     }
 }
 
-/// Finds an error of this crate or of tables inside.
+/// Finds an error of this crate inside.
 fn find_own(e: &DataFusionError) -> Option<SqlError> {
+    let find_in = |inner: &(dyn std::error::Error + Send + Sync + 'static)| {
+        inner.downcast_ref::<SqlError>().cloned().or_else(|| find_own(inner.downcast_ref()?))
+    };
     match e {
-        DataFusionError::External(inner) => {
-            if let Some(own) = inner.downcast_ref::<SqlError>() {
-                return Some(own.clone());
-            }
-            if let Some(tables) = inner.downcast_ref::<perigee_tables::Error>() {
-                return Some(tables.clone().into());
-            }
-            inner.downcast_ref::<DataFusionError>().and_then(find_own)
-        }
+        DataFusionError::External(inner) => find_in(&**inner),
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => {
             find_own(inner)
         }
         DataFusionError::Shared(inner) => find_own(inner),
         DataFusionError::Collection(errors) => errors.first().and_then(find_own),
         DataFusionError::ArrowError(arrow, _) => match &**arrow {
-            datafusion::arrow::error::ArrowError::ExternalError(inner) => {
-                if let Some(own) = inner.downcast_ref::<SqlError>() {
-                    return Some(own.clone());
-                }
-                inner.downcast_ref::<DataFusionError>().and_then(find_own)
-            }
+            datafusion::arrow::error::ArrowError::ExternalError(inner) => find_in(&**inner),
             _ => None,
         },
         _ => None,
@@ -371,11 +361,6 @@ impl From<SqlError> for DataFusionError {
     fn from(e: SqlError) -> DataFusionError {
         DataFusionError::External(Box::new(e))
     }
-}
-
-/// Wraps an error of tables for DataFusion.
-pub fn external(e: perigee_tables::Error) -> DataFusionError {
-    DataFusionError::External(Box::new(e))
 }
 
 #[cfg(test)]

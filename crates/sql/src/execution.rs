@@ -61,7 +61,7 @@ impl Session {
         // A statement whose future was dropped, for example by a cancel request, may have written a
         // part of its rows.
         if std::mem::replace(&mut self.running, true) {
-            let _ = self.note_failure(SqlError::new(SqlState::CANCELED, "canceled"));
+            self.fail_transaction();
         }
         let result = self.execute_checked(statement, parameters).await;
         self.running = false;
@@ -79,7 +79,10 @@ impl Session {
         }
         let result = self.dispatch(statement, parameters).await;
         self.read_state.clear();
-        result.map_err(|e| self.note_failure(e))
+        if result.is_err() {
+            self.fail_transaction();
+        }
+        result
     }
     async fn dispatch(
         &mut self,
@@ -92,9 +95,14 @@ impl Session {
                 let plan = self.plan(statement, false).await?;
                 self.run_plan(with_parameters(plan, parameters)?).await.map(Outcome::Rows)
             }
-            StatementKind::Insert | StatementKind::Update | StatementKind::Delete => {
-                let rows = self.write_rows(statement, parameters).await?;
-                done(statement.kind().command(), Some(rows))
+            StatementKind::Insert => {
+                done("INSERT", Some(self.write_rows(statement, parameters).await?))
+            }
+            StatementKind::Update => {
+                done("UPDATE", Some(self.write_rows(statement, parameters).await?))
+            }
+            StatementKind::Delete => {
+                done("DELETE", Some(self.write_rows(statement, parameters).await?))
             }
             StatementKind::Begin => {
                 if self.in_transaction() {

@@ -5,13 +5,15 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
+use perigee::Db;
 use std::sync::Arc;
 
 /// The version of PostgreSQL whose protocol and functions clients find.
 pub const POSTGRES_VERSION: &str = "16.0";
 
 /// Adds the functions to a session.
-pub fn register(context: &SessionContext) {
+pub fn register(context: &SessionContext, db: &Db) {
+    crate::pg_catalog::functions::register(context, db);
     let version =
         format!("PostgreSQL {POSTGRES_VERSION} compatible: Perigee {}", env!("CARGO_PKG_VERSION"));
     let constants = [

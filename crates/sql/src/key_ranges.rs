@@ -6,7 +6,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 use perigee_tables::{KeyColumn, Order, Schema, Value};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 /// A range of values for the first columns of a key, in its order.
 pub type ValueRange = (Bound<Vec<Value>>, Bound<Vec<Value>>);
@@ -166,13 +166,10 @@ impl AccessPath {
             if path.values == depth && !values.iter().any(Value::is_null) {
                 path.values += 1;
             }
-            let extend = |prefix: &Vec<Value>| {
-                let prefix = prefix.clone();
-                let with =
-                    move |value: &Value| [prefix.as_slice(), std::slice::from_ref(value)].concat();
-                values.iter().map(with).collect::<Vec<_>>()
-            };
-            prefixes = prefixes.iter().flat_map(extend).collect();
+            prefixes = prefixes
+                .iter()
+                .flat_map(|prefix| values.iter().map(move |value| extended(prefix, value)))
+                .collect();
         }
         if prefixes.iter().any(|prefix| !prefix.is_empty()) {
             let point = |p: Vec<Value>| (Bound::Included(p.clone()), Bound::Included(p));
@@ -214,15 +211,10 @@ impl AccessPath {
         if key_column.order == Order::Descending {
             std::mem::swap(&mut low, &mut high);
         }
-        let bound = |prefix: &Vec<Value>, bound: &Bound<Value>| match bound {
-            Bound::Included(value) => {
-                Bound::Included([prefix.as_slice(), std::slice::from_ref(value)].concat())
-            }
-            Bound::Excluded(value) => {
-                Bound::Excluded([prefix.as_slice(), std::slice::from_ref(value)].concat())
-            }
+        let bound = |prefix: &Vec<Value>, bound: &Bound<Value>| match bound.as_ref() {
             Bound::Unbounded if prefix.is_empty() => Bound::Unbounded,
             Bound::Unbounded => Bound::Included(prefix.clone()),
+            limited => limited.map(|value| extended(prefix, value)),
         };
         let range = |prefix: &Vec<Value>| (bound(prefix, &low), bound(prefix, &high));
         self.ranges = prefixes.iter().map(range).collect();
@@ -250,24 +242,16 @@ fn shared_values(filters: &[usize], conditions: &[Option<ColumnCondition>]) -> O
         if let Some(ColumnCondition { condition: Condition::Between(low, high), .. }) =
             &conditions[i]
         {
-            shared.retain(|value| is_between(value, low, high));
+            let range = (low.as_ref(), high.as_ref());
+            shared.retain(|value| !value.is_null() && range.contains(value));
         }
     }
     Some(shared)
 }
 
-fn is_between(value: &Value, low: &Bound<Value>, high: &Bound<Value>) -> bool {
-    let above = match low {
-        Bound::Included(low) => value >= low,
-        Bound::Excluded(low) => value > low,
-        Bound::Unbounded => true,
-    };
-    let below = match high {
-        Bound::Included(high) => value <= high,
-        Bound::Excluded(high) => value < high,
-        Bound::Unbounded => true,
-    };
-    !value.is_null() && above && below
+/// Returns the prefix with another value.
+fn extended(prefix: &[Value], value: &Value) -> Vec<Value> {
+    [prefix, std::slice::from_ref(value)].concat()
 }
 
 /// Returns the bound that excludes more: `beyond(new, old)` is true if `new` is.

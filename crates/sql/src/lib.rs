@@ -38,6 +38,7 @@ mod key_ranges;
 mod table_scan;
 mod table_provider;
 mod catalog;
+mod pg_catalog;
 mod functions;
 mod schema_statements;
 mod row_changes;

@@ -1,5 +1,7 @@
 //! Limits of SQL sessions and the server.
 
+use std::time::Duration;
+
 /// Most key ranges that the conditions of a statement are turned into, such as those of a list of
 /// values.
 pub const KEY_RANGES_MAX: usize = 256;
@@ -15,5 +17,7 @@ pub const STATEMENT_MEMORY_DEFAULT: usize = 1 << 30;
 pub const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// Most connections that the server accepts at a time, unless set.
 pub const CONNECTIONS_DEFAULT: usize = 100;
+/// Pause after a connection that could not be accepted.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Shortest password of the server, in characters.
 pub const PASSWORD_CHARS_MIN: usize = 8;

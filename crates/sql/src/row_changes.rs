@@ -3,29 +3,28 @@
 use crate::error::{Result, SqlError, SqlState};
 use crate::schema_statements::identifier;
 use crate::sql_types::type_name;
+use crate::table_provider::{TableSource, key_positions};
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::Schema as ArrowSchema;
 use datafusion::sql::sqlparser::ast::{
     ConflictTarget, DoUpdate, Insert, OnConflictAction, OnInsert,
 };
-use perigee_tables::{ErrorKind, Schema, TableTxn, UuidFormat, Value, rows_from_batch};
+use perigee_tables::{ErrorKind, TableTxn, UuidFormat, Value, rows_from_batch};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::table_provider::TableSource;
-
 /// What an INSERT does with rows that conflict.
 #[derive(Clone, Debug)]
-pub enum OnConflict {
+pub enum OnConflict<'a> {
     Fail,
     Skip { target: Option<Vec<String>> },
-    Update { target: Vec<String>, update: Box<DoUpdate> },
+    Update { target: Vec<String>, update: &'a DoUpdate },
 }
 
-/// Takes the conflict clause out of an INSERT, because DataFusion does not plan it.
-pub fn take_conflict_clause(insert: &mut Insert) -> Result<OnConflict> {
+/// Returns what the conflict clause of an INSERT demands.
+pub fn conflict_clause(insert: &Insert) -> Result<OnConflict<'_>> {
     let names = |columns: &[_]| columns.iter().map(identifier).collect::<Vec<String>>();
-    let Some(clause) = insert.on.take() else { return Ok(OnConflict::Fail) };
+    let Some(clause) = &insert.on else { return Ok(OnConflict::Fail) };
     let OnInsert::OnConflict(clause) = clause else {
         let hint = "write ON CONFLICT (key) DO UPDATE SET ...";
         return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE", hint));
@@ -38,10 +37,10 @@ pub fn take_conflict_clause(insert: &mut Insert) -> Result<OnConflict> {
             return Err(SqlError::unsupported("ON CONFLICT ON CONSTRAINT", hint));
         }
     };
-    match (clause.action, target) {
+    match (&clause.action, target) {
         (OnConflictAction::DoNothing, target) => Ok(OnConflict::Skip { target }),
         (OnConflictAction::DoUpdate(update), Some(target)) => {
-            Ok(OnConflict::Update { target, update: Box::new(update) })
+            Ok(OnConflict::Update { target, update })
         }
         (OnConflictAction::DoUpdate(_), None) => {
             let text = "ON CONFLICT DO UPDATE needs the columns of the key";
@@ -51,11 +50,24 @@ pub fn take_conflict_clause(insert: &mut Insert) -> Result<OnConflict> {
     }
 }
 
-/// Which key the columns of ON CONFLICT name.
+/// The key that the columns of ON CONFLICT name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictKey {
     Primary,
-    Index(String),
+    /// A unique index, and the positions of its columns in the rows.
+    Index {
+        name: String,
+        positions: Vec<usize>,
+    },
+}
+
+/// What [`insert_rows`] does with rows that conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowConflicts {
+    Fail,
+    SkipAll,
+    /// Skips conflicts of this key; those of other keys fail.
+    Skip(ConflictKey),
 }
 
 /// Returns the primary key or unique index with exactly these columns.
@@ -67,11 +79,13 @@ pub fn find_conflict_key(source: &TableSource, target: &[String]) -> Result<Conf
         return Ok(ConflictKey::Primary);
     }
     let index = source.indexes.iter().find(|index| index.is_unique() && same(index.columns()));
-    index.map(|index| ConflictKey::Index(index.name().to_owned())).ok_or_else(|| {
+    let Some(index) = index else {
         let text = format!("({}) is no primary key or unique index", target.join(", "));
-        SqlError::new(SqlState::INVALID_VALUE, text)
-            .with_hint("name all columns of the primary key or of a unique index")
-    })
+        return Err(SqlError::new(SqlState::INVALID_VALUE, text)
+            .with_hint("name all columns of the primary key or of a unique index"));
+    };
+    let positions = key_positions(&source.schema, index.columns());
+    Ok(ConflictKey::Index { name: index.name().to_owned(), positions })
 }
 
 /// Returns the error for NULL in a column that is not nullable.
@@ -112,12 +126,9 @@ pub fn decode_rows(source: &TableSource, batch: &RecordBatch) -> Result<Vec<Vec<
     })
 }
 
-/// Returns the primary key of a row.
-pub fn key_of(schema: &Schema, row: &[Value]) -> Vec<Value> {
-    let value = |key: &perigee_tables::KeyColumn| {
-        schema.position(&key.column).map(|i| row[i].clone()).unwrap_or_default()
-    };
-    schema.key_columns().iter().map(value).collect()
+/// Returns the values of a row at these positions.
+pub fn values_at(row: &[Value], positions: &[usize]) -> Vec<Value> {
+    positions.iter().map(|i| row[*i].clone()).collect()
 }
 
 /// Returns the row that has the values of `row` in the columns of a key.
@@ -128,15 +139,10 @@ pub fn find_conflicting(
     row: &[Value],
 ) -> Result<Option<Vec<Value>>> {
     let table = txn.on(&source.table);
-    let ConflictKey::Index(name) = key else {
-        return Ok(table.get(key_of(&source.schema, row))?);
+    let ConflictKey::Index { name, positions } = key else {
+        return Ok(table.get(source.key_of(row))?);
     };
-    let def = source.indexes.iter().find(|index| index.name() == name);
-    let columns = def.map(|def| def.columns()).unwrap_or_default();
-    let value = |c: &perigee_tables::KeyColumn| {
-        source.schema.position(&c.column).map(|i| row[i].clone()).unwrap_or_default()
-    };
-    let values: Vec<Value> = columns.iter().map(value).collect();
+    let values = values_at(row, positions);
     if values.iter().any(Value::is_null) {
         return Ok(None);
     }
@@ -148,22 +154,22 @@ pub fn insert_rows(
     txn: &TableTxn<'static>,
     source: &TableSource,
     rows: &[Vec<Value>],
-    skip: Option<&Option<ConflictKey>>,
+    conflicts: &RowConflicts,
 ) -> Result<u64> {
     let table = txn.on(&source.table);
+    // A unique violation leaves a part of the index entries behind.
+    let savepoint = source.indexes.iter().any(|index| index.is_unique());
     let mut inserted = 0;
     for row in rows {
-        match skip {
-            None => table.insert(row)?,
-            Some(Some(key)) => {
+        match conflicts {
+            RowConflicts::Fail => table.insert(row)?,
+            RowConflicts::Skip(key) => {
                 if find_conflicting(txn, source, key, row)?.is_some() {
                     continue;
                 }
                 table.insert(row)?;
             }
-            Some(None) => {
-                // A unique violation leaves a part of the index entries behind.
-                let savepoint = source.indexes.iter().any(|index| index.is_unique());
+            RowConflicts::SkipAll => {
                 if savepoint {
                     txn.engine_txn().savepoint(ROW_SAVEPOINT)?;
                 }
@@ -214,7 +220,7 @@ pub fn update_rows(
         if !seen.insert(key.clone()) {
             continue;
         }
-        if key_of(&source.schema, &row) == key {
+        if source.key_of(&row) == key {
             updated += u64::from(table.update(&key, |old| *old = row.clone())?.is_some());
         } else if table.delete(&key)? {
             moved.push(row);

@@ -3,21 +3,20 @@
 use crate::error::{Result, SqlError, SqlState};
 use crate::read_state::SharedTxn;
 use crate::row_changes::{
-    ConflictKey, OnConflict, RowChange, decode_rows, delete_rows, find_conflict_key, insert_rows,
+    OnConflict, RowChange, RowConflicts, decode_rows, delete_rows, find_conflict_key, insert_rows,
     not_null_violation, update_rows,
 };
-use crate::schema_statements::object_name;
 use crate::session::Session;
 use crate::statement::Statement;
 use crate::table_provider::TableSource;
 use crate::values::value_of;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::logical_expr::{
     DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp,
 };
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use futures::TryStreamExt;
 use perigee_tables::Value;
 use std::sync::Arc;
@@ -30,20 +29,21 @@ pub async fn write_rows(
     plan: LogicalPlan,
 ) -> Result<u64> {
     let LogicalPlan::Dml(dml) = plan else { return Err(statement.refusal()) };
-    let name =
-        object_name(&ObjectName::from(vec![Ident::with_quote('"', dml.table_name.table())]))?;
-    let source = session.catalog.find(&name)?;
-    let Some(source) = source else {
+    // The table that was planned: its name may denote another one by now, or one that an external
+    // table of the session hides.
+    let provider = source_as_provider(&dml.target)?;
+    let Some(source) = provider.downcast_ref::<TableSource>() else {
+        let name = dml.table_name.table();
         let text = format!("{name:?} is a file, which cannot be changed");
         return Err(SqlError::unsupported(text, "create a table and INSERT INTO it"));
     };
     match &dml.op {
         WriteOp::Insert(_) => {
-            let inserted = insert(session, txn, statement, &dml, &source).await;
-            inserted.map_err(|e| explain_null(e, statement, &source))
+            let inserted = insert(session, txn, statement, &dml, source).await;
+            inserted.map_err(|e| explain_null(e, statement, source))
         }
-        WriteOp::Update => update(session, txn, statement, &dml, &source).await,
-        WriteOp::Delete => delete(session, txn, &dml, &source).await,
+        WriteOp::Update => update(session, txn, statement, &dml, source).await,
+        WriteOp::Delete => delete(session, txn, &dml, source).await,
         _ => Err(statement.refusal()),
     }
 }
@@ -70,22 +70,21 @@ async fn insert(
     dml: &DmlStatement,
     source: &TableSource,
 ) -> Result<u64> {
-    let skip = match statement.on_conflict()? {
-        OnConflict::Fail => None,
-        OnConflict::Skip { target: None } => Some(None),
+    let conflicts = match statement.on_conflict()? {
+        OnConflict::Fail => RowConflicts::Fail,
+        OnConflict::Skip { target: None } => RowConflicts::SkipAll,
         OnConflict::Skip { target: Some(target) } => {
-            Some(Some(find_conflict_key(source, &target)?))
+            RowConflicts::Skip(find_conflict_key(source, &target)?)
         }
         OnConflict::Update { target, update } => {
             let key = find_conflict_key(source, &target)?;
             let batches = collect(session, LogicalPlan::clone(&dml.input)).await?;
-            return crate::upsert::upsert_rows(session, txn, source, &key, &update, &batches).await;
+            return crate::upsert::upsert_rows(session, txn, source, &key, update, &batches).await;
         }
     };
-    let skip: Option<Option<ConflictKey>> = skip;
     let write = |batch: &RecordBatch| {
         let rows = decode_rows(source, batch)?;
-        txn.with(|txn| insert_rows(txn, source, &rows, skip.as_ref()))
+        txn.with(|txn| insert_rows(txn, source, &rows, &conflicts))
     };
     // A query that reads the table must not see the rows that it inserts.
     let name = dml.table_name.table();
@@ -175,9 +174,8 @@ async fn delete(
 /// Decodes the primary keys in the columns from `first` on.
 fn decode_keys(source: &TableSource, batch: &RecordBatch, first: usize) -> Result<Vec<Vec<Value>>> {
     let mut keys = vec![Vec::new(); batch.num_rows()];
-    for (i, key) in source.schema.key_columns().iter().enumerate() {
-        let position = source.schema.position(&key.column).unwrap_or_default();
-        let column_type = source.schema.columns()[position].column_type;
+    for (i, position) in source.key_positions.iter().enumerate() {
+        let column_type = source.schema.columns()[*position].column_type;
         for (row, values) in keys.iter_mut().enumerate() {
             let scalar = ScalarValue::try_from_array(batch.column(first + i), row)?;
             let value = value_of(&scalar, column_type).ok_or_else(|| {

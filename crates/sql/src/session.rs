@@ -171,7 +171,7 @@ impl Session {
         let read_state = Arc::new(CurrentReadState::default());
         let catalog = TableCatalog::new(db, Arc::clone(&read_state));
         context.register_catalog(CATALOG, Arc::new(catalog.clone()));
-        crate::functions::register(&context);
+        crate::functions::register(&context, db);
         let (db, txn, files) = (db.clone(), TxnState::Idle, options.files);
         let txn_defaults = perigee::TxnOptions::new();
         Ok(Session { db, context, catalog, read_state, txn, txn_defaults, files, running: false })
@@ -195,8 +195,7 @@ impl Session {
             }
             Outcome::Rows(stream) => {
                 let schema = Some(stream.schema());
-                let batches = stream.try_collect::<Vec<RecordBatch>>().await;
-                let batches = batches.map_err(|e| self.note_failure(e.into()))?;
+                let batches = self.read_all(stream).await?;
                 let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
                 Ok(StatementResult { command: "SELECT", rows: Some(rows), schema, batches })
             }
@@ -207,10 +206,16 @@ impl Session {
     pub async fn buffer(&mut self, outcome: Outcome) -> Result<Outcome> {
         let Outcome::Rows(stream) = outcome else { return Ok(outcome) };
         let schema = stream.schema();
-        let batches = stream.try_collect::<Vec<RecordBatch>>().await;
-        let batches = batches.map_err(|e| self.note_failure(e.into()))?;
+        let batches = self.read_all(stream).await?;
         let rows = futures::stream::iter(batches.into_iter().map(Ok));
         Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+    }
+    async fn read_all(&mut self, stream: SendableRecordBatchStream) -> Result<Vec<RecordBatch>> {
+        let batches = stream.try_collect().await;
+        if batches.is_err() {
+            self.fail_transaction();
+        }
+        Ok(batches?)
     }
     /// Returns true between BEGIN and COMMIT or ROLLBACK.
     pub fn in_transaction(&self) -> bool {
@@ -220,13 +225,13 @@ impl Session {
     pub fn has_failed(&self) -> bool {
         matches!(self.txn, TxnState::Failed)
     }
-    /// Fails the transaction, if there is one, because a result could not be read to its end.
-    pub fn note_failure(&mut self, error: SqlError) -> SqlError {
+    /// Rolls the transaction back, if there is one, and refuses its other statements until ROLLBACK.
+    /// Failed statements do so; call it if the rows of [`Outcome::Rows`] cannot be read to the end.
+    pub fn fail_transaction(&mut self) {
         if let TxnState::Active(txn) = &self.txn {
             drop(txn.take());
             self.txn = TxnState::Failed;
         }
-        error
     }
     /// Prepares a statement for execution with parameters.
     ///
@@ -234,7 +239,9 @@ impl Session {
     /// # use perigee_sql::Session;
     /// # let db = perigee::example_db().unwrap();
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    ///     /// let mut session = Session::new(&db, Default::default())?;
+    /// use datafusion::common::ScalarValue;
+    ///
+    /// let mut session = Session::new(&db, Default::default())?;
     /// session.run("CREATE TABLE users (id BIGINT PRIMARY KEY, name TEXT)").await?;
     /// let statement = session.parse("INSERT INTO users VALUES ($1, $2)")?.remove(0);
     /// let insert = session.prepare(statement).await?;
@@ -246,10 +253,10 @@ impl Session {
     pub async fn prepare(&mut self, statement: Statement) -> Result<Prepared> {
         let mut prepared = Prepared { statement, parameters: Vec::new(), schema: None };
         let plan = match prepared.statement.kind() {
-            StatementKind::Query => self.plan(&prepared.statement, true).await?,
-            StatementKind::Insert | StatementKind::Update | StatementKind::Delete => {
-                self.plan(&prepared.statement, true).await?
-            }
+            StatementKind::Query
+            | StatementKind::Insert
+            | StatementKind::Update
+            | StatementKind::Delete => self.plan(&prepared.statement, true).await?,
             _ => return Ok(prepared),
         };
         for (name, data_type) in plan.get_parameter_types()? {

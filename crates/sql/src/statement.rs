@@ -3,12 +3,13 @@
 
 use crate::catalog::SCHEMA;
 use crate::error::{Result, SqlError, SqlState};
-use crate::row_changes::{OnConflict, take_conflict_clause};
+use crate::pg_catalog::rewrite::rewrite_query;
+use crate::row_changes::{OnConflict, conflict_clause};
 use crate::schema_statements::identifier;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParser, ExplainStatement, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Ident, Insert, ObjectName, ObjectNamePart, ObjectType, Set,
+    Assignment, AssignmentTarget, Ident, ObjectName, ObjectNamePart, ObjectType, Set,
     Statement as Ast, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Update,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -39,15 +40,6 @@ impl StatementKind {
     /// Returns true for statements that a failed transaction accepts.
     pub fn ends_transaction(self) -> bool {
         matches!(self, StatementKind::Commit | StatementKind::Rollback)
-    }
-    /// Returns the name of the command in results.
-    pub fn command(self) -> &'static str {
-        match self {
-            StatementKind::Insert => "INSERT",
-            StatementKind::Update => "UPDATE",
-            StatementKind::Delete => "DELETE",
-            _ => "SELECT",
-        }
     }
 }
 
@@ -126,7 +118,9 @@ impl Statement {
         let mut ast = ast.clone();
         let returning = match &mut *ast {
             Ast::Insert(insert) => {
-                take_conflict_clause(insert)?;
+                // DataFusion does not plan it.
+                conflict_clause(insert)?;
+                insert.on = None;
                 if insert.replace_into || insert.or.is_some() || insert.overwrite {
                     let hint = "use INSERT ... ON CONFLICT (key) DO UPDATE SET ...";
                     return Err(SqlError::unsupported("INSERT OR REPLACE", hint));
@@ -154,12 +148,15 @@ impl Statement {
                 "send a SELECT in the same transaction",
             ));
         }
+        if matches!(*ast, Ast::Query(_)) {
+            rewrite_query(&mut ast);
+        }
         Ok(Parsed::Statement(ast))
     }
     /// Returns what an INSERT does with conflicts.
-    pub(crate) fn on_conflict(&self) -> Result<OnConflict> {
+    pub(crate) fn on_conflict(&self) -> Result<OnConflict<'_>> {
         match self.ast() {
-            Some(Ast::Insert(insert)) => take_conflict_clause(&mut Insert::clone(insert)),
+            Some(Ast::Insert(insert)) => conflict_clause(insert),
             _ => Ok(OnConflict::Fail),
         }
     }
@@ -209,7 +206,6 @@ impl Statement {
                 let hint = "times are in UTC: convert them in the program";
                 return Err(SqlError::unsupported("a time zone other than UTC", hint));
             }
-            Some(Ast::Reset(_)) => return Ok(()),
             _ => return Err(self.refusal()),
         };
         let name = name.to_ascii_lowercase();
@@ -269,7 +265,7 @@ fn transaction_options(modes: &[TransactionMode], defaults: &TxnOptions) -> Resu
                 options.read_only = *access == TransactionAccessMode::ReadOnly;
             }
             TransactionMode::IsolationLevel(level) => {
-                // At least what is asked for.
+                // The weakest level that gives the guarantees of the requested one.
                 options.isolation = Some(match level {
                     TransactionIsolationLevel::ReadUncommitted
                     | TransactionIsolationLevel::ReadCommitted
@@ -295,7 +291,7 @@ fn normalize_assignment(assignment: &mut Assignment) {
 }
 
 /// Answers of SHOW for variables of PostgreSQL.
-const SHOWN_VARIABLES: &[(&str, &str)] = &[
+pub const SHOWN_VARIABLES: &[(&str, &str)] = &[
     ("transaction isolation level", "repeatable read"),
     ("transaction_isolation", "repeatable read"),
     ("default_transaction_isolation", "repeatable read"),
@@ -358,7 +354,7 @@ fn kind_of(parsed: &Parsed) -> StatementKind {
         Ast::Rollback { .. } | Ast::Savepoint { .. } | Ast::ReleaseSavepoint { .. } => {
             StatementKind::Savepoint
         }
-        Ast::Set(_) | Ast::Reset(_) => StatementKind::Setting,
+        Ast::Set(_) => StatementKind::Setting,
         Ast::CreateTable(_) | Ast::CreateIndex(_) | Ast::AlterTable(_) => StatementKind::Schema,
         Ast::Drop { object_type: ObjectType::Table | ObjectType::Index, .. } => {
             StatementKind::Schema

@@ -1,10 +1,11 @@
 //! [`TableSource`]: a table for the planner: which filters become key ranges, and by which key or
 //! index a statement reads.
 
-use crate::error::external;
+use crate::error::SqlError;
 use crate::key_ranges::{AccessPath, ColumnCondition, condition_of};
 use crate::limits::INDEX_LOOKUP_COST;
 use crate::read_state::CurrentReadState;
+use crate::row_changes::values_at;
 use crate::table_scan::{ScanRequest, TableScanExec};
 use crate::values::{scalar_of, value_of};
 use async_trait::async_trait;
@@ -17,7 +18,9 @@ use datafusion::logical_expr::{BinaryExpr, Expr, TableProviderFilterPushDown, Ta
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExecBuilder;
-use perigee_tables::{BatchScan, ColumnType, DynTable, IndexDef, KeyColumn, Schema, UuidFormat};
+use perigee_tables::{
+    BatchScan, ColumnType, DynTable, IndexDef, KeyColumn, Schema, UuidFormat, Value,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,6 +30,8 @@ pub struct TableSource {
     pub table: DynTable,
     pub schema: Schema,
     pub indexes: Vec<IndexDef>,
+    /// Positions of the columns of the primary key.
+    pub key_positions: Vec<usize>,
     arrow: SchemaRef,
     constraints: Constraints,
     defaults: HashMap<String, Expr>,
@@ -41,8 +46,8 @@ impl TableSource {
         // Reads the stored schema: the handle may be older.
         let indexes = table.indexes()?;
         let schema = table.schema();
-        let positions = schema.key_columns().iter().filter_map(|key| schema.position(&key.column));
-        let key = Constraint::PrimaryKey(positions.collect());
+        let key_positions = key_positions(&schema, schema.key_columns());
+        let key = Constraint::PrimaryKey(key_positions.clone());
         let with_default = |c: &perigee_tables::Column| {
             let default = c.default.as_ref()?;
             let scalar = scalar_of(default, c.column_type);
@@ -55,8 +60,13 @@ impl TableSource {
             table,
             schema,
             indexes,
+            key_positions,
             read_state,
         })
+    }
+    /// Returns the primary key of a row.
+    pub fn key_of(&self, row: &[Value]) -> Vec<Value> {
+        values_at(row, &self.key_positions)
     }
     /// Returns the cheapest way to read the rows that fulfill the conditions, the columns of its
     /// key, and the estimated number of rows.
@@ -219,7 +229,7 @@ impl TableProvider for TableSource {
         }
         let names = |positions: &[usize]| positions.iter().map(name).collect::<Vec<String>>();
         let (path, key, estimated_rows) =
-            self.choose_path(&conditions, &names(&positions)).map_err(external)?;
+            self.choose_path(&conditions, &names(&positions)).map_err(SqlError::from)?;
         if path.empty || filters.iter().any(is_never_true) {
             let schema = Arc::new(self.arrow.project(&wanted)?);
             return Ok(Arc::new(EmptyExec::new(schema)));
@@ -266,6 +276,11 @@ impl TableProvider for TableSource {
         };
         Ok(Arc::new(filter.build()?))
     }
+}
+
+/// Returns the positions in the rows of the columns of a key or index.
+pub fn key_positions(schema: &Schema, key: &[KeyColumn]) -> Vec<usize> {
+    key.iter().filter_map(|key| schema.position(&key.column)).collect()
 }
 
 /// Returns true for conditions that the planner has found to be false or NULL.

@@ -101,23 +101,33 @@ impl TableScanExec {
     pub fn new(request: ScanRequest, read_state: ReadState) -> SqlResult<TableScanExec> {
         let reader = open_reader(&request, &read_state)?;
         let (schema, covered) = (reader.schema(), reader.is_covered());
+        Ok(TableScanExec::with_schema(request, read_state, schema, covered))
+    }
+    fn with_schema(
+        request: ScanRequest,
+        read_state: ReadState,
+        schema: SchemaRef,
+        covered: bool,
+    ) -> TableScanExec {
         let properties = PlanProperties::new(
             request.equivalences(&schema),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(TableScanExec {
+        TableScanExec {
             request,
             read_state,
             schema,
             covered,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
-        })
+        }
     }
-    fn with_request(&self, request: ScanRequest) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(TableScanExec::new(request, self.read_state.clone())?))
+    /// Returns the scan with another limit or direction; columns and index stay the same.
+    fn with_request(&self, request: ScanRequest) -> Arc<dyn ExecutionPlan> {
+        let (read_state, schema) = (self.read_state.clone(), Arc::clone(&self.schema));
+        Arc::new(TableScanExec::with_schema(request, read_state, schema, self.covered))
     }
 }
 
@@ -258,7 +268,7 @@ impl ExecutionPlan for TableScanExec {
         Ok(Arc::new(statistics))
     }
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        self.with_request(ScanRequest { limit, ..self.request.clone() }).ok()
+        Some(self.with_request(ScanRequest { limit, ..self.request.clone() }))
     }
     fn fetch(&self) -> Option<usize> {
         self.request.limit
@@ -274,7 +284,7 @@ impl ExecutionPlan for TableScanExec {
         let reversed = ScanRequest { reversed: !self.request.reversed, ..self.request.clone() };
         let fits = reversed.equivalences(&self.schema).ordering_satisfy(order.to_vec())?;
         Ok(match fits {
-            true => SortOrderPushdownResult::Exact { inner: self.with_request(reversed)? },
+            true => SortOrderPushdownResult::Exact { inner: self.with_request(reversed) },
             false => SortOrderPushdownResult::Unsupported,
         })
     }

@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError, SqlState};
 use crate::read_state::SharedTxn;
 use crate::row_changes::{
-    ConflictKey, RowChange, decode_rows, find_conflicting, insert_rows, key_of, update_rows,
+    ConflictKey, RowChange, RowConflicts, decode_rows, find_conflicting, insert_rows, update_rows,
 };
 use crate::schema_statements::{identifier, object_name};
 use crate::session::Session;
@@ -44,7 +44,7 @@ pub async fn upsert_rows(
         for row in decode_rows(source, batch)? {
             let existing = txn.with(|txn| find_conflicting(txn, source, key, &row))?;
             let touched = existing.as_ref().unwrap_or(&row);
-            if !seen.insert(key_of(&source.schema, touched)) {
+            if !seen.insert(source.key_of(touched)) {
                 let text = "the statement inserts or updates a row twice";
                 return Err(
                     SqlError::new(SqlState::UNIQUE_VIOLATION, text).with_hint("pass each key once")
@@ -52,7 +52,10 @@ pub async fn upsert_rows(
             }
             match existing {
                 Some(existing) => conflicts.push(Conflicting { existing, excluded: row }),
-                None => written += txn.with(|txn| insert_rows(txn, source, &[row], None))?,
+                None => {
+                    let insert = |txn: &_| insert_rows(txn, source, &[row], &RowConflicts::Fail);
+                    written += txn.with(insert)?;
+                }
             }
         }
     }
@@ -74,11 +77,10 @@ fn evaluate(
     let schema =
         |name: &str| DFSchema::try_from_qualified_schema(TableReference::bare(name), &fields);
     let schema = schema(source.table.name())?.join(&schema(EXCLUDED)?)?;
-    let mut columns = Vec::new();
-    for side in [|c: &Conflicting| c.existing.clone(), |c: &Conflicting| c.excluded.clone()] {
-        let rows: Vec<Vec<Value>> = conflicts.iter().map(side).collect();
-        columns.extend(rows_to_columns(source, &rows)?);
-    }
+    let existing: Vec<&[Value]> = conflicts.iter().map(|c| c.existing.as_slice()).collect();
+    let excluded: Vec<&[Value]> = conflicts.iter().map(|c| c.excluded.as_slice()).collect();
+    let existing = rows_to_columns(source, &existing)?;
+    let columns = [existing.clone(), rows_to_columns(source, &excluded)?].concat();
     let arrow: ArrowSchema = schema.as_arrow().clone();
     let batch = RecordBatch::try_new(Arc::new(arrow), columns)
         .map_err(|e| SqlError::new(SqlState::INTERNAL, e.to_string()))?;
@@ -92,8 +94,7 @@ fn evaluate(
             (0..conflicts.len()).map(|i| keep.is_valid(i) && keep.value(i)).collect()
         }
     };
-    let mut assigned =
-        rows_to_columns(source, &conflicts.iter().map(|c| c.existing.clone()).collect::<Vec<_>>())?;
+    let mut assigned = existing;
     for assignment in &update.assignments {
         let AssignmentTarget::ColumnName(name) = &assignment.target else {
             return Err(SqlError::unsupported("SET of several columns", "set them one by one"));
@@ -114,7 +115,7 @@ fn evaluate(
     let rows = decode_rows(source, &new)?;
     let changes = conflicts.iter().zip(rows).zip(keep);
     let changes = changes.filter(|(_, keep)| *keep);
-    Ok(changes.map(|((c, row), _)| (key_of(&source.schema, &c.existing), row)).collect())
+    Ok(changes.map(|((c, row), _)| (source.key_of(&c.existing), row)).collect())
 }
 
 /// Evaluates an expression over the rows; unqualified columns are those of the existing row.
@@ -154,7 +155,7 @@ fn qualify(expr: &AstExpr, table: &str) -> AstExpr {
 }
 
 /// Returns rows as the columns of all fields.
-fn rows_to_columns(source: &TableSource, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {
+fn rows_to_columns(source: &TableSource, rows: &[&[Value]]) -> Result<Vec<ArrayRef>> {
     let columns = source.schema.columns().iter().enumerate();
     let array = |(i, column): (usize, &perigee_tables::Column)| {
         let scalars = rows.iter().map(|row| scalar_of(&row[i], column.column_type));

@@ -39,6 +39,12 @@ fn files_are_joined_with_tables_and_written() {
         assert_eq!(count(s, copied).await, 2);
         assert_eq!(lines(s, "SHOW TABLES").await, ["cities", "copied", "joined", "people"]);
         fails(s, "INSERT INTO cities VALUES (9, 'x')", SqlState::UNSUPPORTED).await;
+        // Another session creates a table that the file hides in this one.
+        let other = &mut Session::new(&db, Default::default()).unwrap();
+        lines(other, "CREATE TABLE cities (id BIGINT PRIMARY KEY, city TEXT)").await;
+        fails(s, "INSERT INTO cities VALUES (9, 'x')", SqlState::UNSUPPORTED).await;
+        assert_eq!(count(other, "SELECT * FROM cities").await, 0);
+        lines(other, "DROP TABLE cities").await;
         lines(s, "DROP TABLE cities").await;
         fails(s, "SELECT * FROM cities", SqlState::UNDEFINED_TABLE).await;
         let taken = external.replace("joined STORED", "people STORED");

@@ -5,9 +5,9 @@
 mod common;
 
 use common::{query, run, session};
-use perigee_sql::Session;
-use rusqlite::Connection;
+use perigee_sql::{Session, SqlState};
 use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode};
 
 /// Both engines, with the same statements so far.
 struct Engines {
@@ -40,9 +40,9 @@ impl Engines {
         sqlite.pragma_update(None, "case_sensitive_like", true).unwrap();
         Engines { session: session().1, sqlite, compared: 0 }
     }
-    /// Runs a statement on both; both must fail, or return the same rows: in the same order if the
-    /// statement has ORDER BY.
-    async fn compare(&mut self, sql: &str) {
+    /// Runs a statement on both; both must return the same rows, in the same order if the statement
+    /// has ORDER BY, or fail with the same kind of error. Returns false if they fail.
+    async fn compare(&mut self, sql: &str) -> bool {
         let own = query(&mut self.session, sql).await;
         let theirs = sqlite_rows(&self.sqlite, sql);
         self.compared += 1;
@@ -63,9 +63,27 @@ impl Engines {
                     });
                 assert!(equal, "{sql}\n own: {own:?}\n SQLite: {theirs:?}");
             }
-            (Err(_), Err(_)) => {}
+            (Err(own), Err(theirs)) => {
+                let same = match own.state() {
+                    SqlState::UNIQUE_VIOLATION | SqlState::NOT_NULL_VIOLATION => {
+                        theirs.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+                    }
+                    SqlState::SYNTAX_ERROR => theirs.to_string().contains("incomplete input"),
+                    SqlState::UNDEFINED_COLUMN => theirs.to_string().contains("no such column"),
+                    SqlState::UNDEFINED_TABLE => theirs.to_string().contains("no such table"),
+                    SqlState::DUPLICATE_TABLE => theirs.to_string().contains("already exists"),
+                    _ => false,
+                };
+                assert!(same, "{sql}\n own: {own}\n SQLite: {theirs}");
+                return false;
+            }
             (own, theirs) => panic!("{sql}\n own: {own:?}\n SQLite: {theirs:?}"),
         }
+        true
+    }
+    /// Compares a statement that must succeed.
+    async fn compare_ok(&mut self, sql: &str) {
+        assert!(self.compare(sql).await, "{sql}: failed");
     }
     async fn compare_all(&mut self, statements: &str) {
         for sql in statements.split(';').map(str::trim).filter(|sql| !sql.is_empty()) {
@@ -135,9 +153,10 @@ fn generated_conditions_have_the_same_answers() {
                 direction(x),
                 direction(y)
             );
-            engines.compare(&create).await;
-            engines.compare(&format!("CREATE INDEX by_c ON t (c{}, e)", direction(x))).await;
-            engines.compare("CREATE INDEX by_e ON t (e)").await;
+            engines.compare_ok(&create).await;
+            let index = format!("CREATE INDEX by_c ON t (c{}, e)", direction(x));
+            engines.compare_ok(&index).await;
+            engines.compare_ok("CREATE INDEX by_e ON t (e)").await;
             for i in 0..40 {
                 let values: Vec<String> = (0..8)
                     .map(|j| {
@@ -149,32 +168,32 @@ fn generated_conditions_have_the_same_answers() {
                         format!("({}, {}, {c}, 'e{}')", i % 10, (i / 10) * 8 + j, random.below(12))
                     })
                     .collect();
-                engines.compare(&format!("INSERT INTO t VALUES {}", values.join(", "))).await;
+                engines.compare_ok(&format!("INSERT INTO t VALUES {}", values.join(", "))).await;
             }
             for i in 0..80 {
                 let condition = random.condition(2);
                 let columns =
                     random.choose(&["*", "a, b", "e, c", "count(*), sum(b), min(e)", "c"]);
-                engines.compare(&format!("SELECT {columns} FROM t WHERE {condition}")).await;
+                engines.compare_ok(&format!("SELECT {columns} FROM t WHERE {condition}")).await;
                 let limit = random.below(20);
                 let order =
                     random.choose(&["a, b", "a DESC, b DESC", "a, b DESC", "b, a", "a DESC, b"]);
                 engines
-                    .compare(&format!(
+                    .compare_ok(&format!(
                         "SELECT * FROM t WHERE {condition} ORDER BY {order} LIMIT {limit}"
                     ))
                     .await;
                 if i % 10 == 0 {
                     let n = random.below(5);
                     engines
-                        .compare(&format!(
+                        .compare_ok(&format!(
                             "UPDATE t SET c = c + {n}, e = 'e{n}' WHERE {condition} AND a = {n}"
                         ))
                         .await;
                     engines
-                        .compare(&format!("DELETE FROM t WHERE {condition} AND b % 7 = {n}"))
+                        .compare_ok(&format!("DELETE FROM t WHERE {condition} AND b % 7 = {n}"))
                         .await;
-                    engines.compare("SELECT * FROM t ORDER BY a, b").await;
+                    engines.compare_ok("SELECT * FROM t ORDER BY a, b").await;
                 }
                 if i % 20 == 0 {
                     let sql = format!(
@@ -182,7 +201,7 @@ fn generated_conditions_have_the_same_answers() {
                          WHERE x.a < 5 AND y.b < 10 GROUP BY x.a HAVING count(*) > {}",
                         random.below(3)
                     );
-                    engines.compare(&sql).await;
+                    engines.compare_ok(&sql).await;
                 }
             }
         }

@@ -64,7 +64,8 @@ pub fn run(args: &ServeArgs, out: &mut Output) -> Result<u8> {
     let mut options = ServerOptions::new(args.listen)
         .user(&args.user)
         .connections(args.connections)
-        .session(session);
+        .session(session)
+        .on_warning(|text| eprintln!("warning: {}", crate::text::printable(text)));
     if let Some(file) = &args.password_file {
         let text = std::fs::read_to_string(file).map_err(|e| Failure::file("read", file, &e))?;
         options = options.password(text.trim_end_matches(['\r', '\n']));

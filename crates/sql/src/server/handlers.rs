@@ -140,7 +140,7 @@ pub struct QueryHandlers {
 
 impl QueryHandlers {
     /// Returns the response to an outcome. Rows are sent as they are read.
-    fn respond(&self, outcome: Outcome, format: Option<&Format>) -> Response {
+    fn respond(&self, session: &Session, outcome: Outcome, format: Option<&Format>) -> Response {
         match outcome {
             Outcome::Done { command, rows } => {
                 // As in PostgreSQL, with the object id that no row has any more.
@@ -153,7 +153,10 @@ impl QueryHandlers {
                 };
                 match command {
                     "BEGIN" => Response::TransactionStart(tag),
-                    "COMMIT" => Response::TransactionEnd(tag),
+                    // ROLLBACK TO a savepoint does not end the transaction.
+                    "COMMIT" | "ROLLBACK" if !session.in_transaction() => {
+                        Response::TransactionEnd(tag)
+                    }
                     _ => Response::Execution(tag),
                 }
             }
@@ -169,7 +172,7 @@ impl QueryHandlers {
                         match encoded {
                             Ok(rows) => rows,
                             Err(e) => {
-                                let e = session.lock().await.note_failure(e);
+                                session.lock().await.fail_transaction();
                                 vec![Err(user_error(&e, ""))]
                             }
                         }
@@ -179,7 +182,7 @@ impl QueryHandlers {
             }
         }
     }
-    /// Tells the client whether the session is in a transaction, after an error.
+    /// Sets the transaction status that the client receives after an error.
     fn set_status<C: ClientInfo>(client: &mut C, session: &Session) {
         client.set_transaction_status(match session.in_transaction() {
             true => TransactionStatus::Transaction,
@@ -205,25 +208,13 @@ impl SimpleQueryHandler for QueryHandlers {
         let mut responses = Vec::new();
         let count = statements.len();
         for (i, statement) in statements.iter().enumerate() {
-            let mut outcome = session.execute(statement).await;
-            // Rows must be read before the next statement runs.
-            if i + 1 < count
-                && let Ok(Outcome::Rows(_)) = &outcome
-            {
-                outcome = match outcome {
-                    Ok(rows) => session.buffer(rows).await,
-                    Err(e) => Err(e),
-                };
-            }
+            let outcome = match session.execute(statement).await {
+                // Rows must be read before the next statement runs.
+                Ok(outcome) if i + 1 < count => session.buffer(outcome).await,
+                outcome => outcome,
+            };
             match outcome {
-                Ok(outcome) => {
-                    let ended = matches!(outcome, Outcome::Done { command: "ROLLBACK", .. })
-                        && !session.in_transaction();
-                    responses.push(match (self.respond(outcome, None), ended) {
-                        (Response::Execution(tag), true) => Response::TransactionEnd(tag),
-                        (response, _) => response,
-                    });
-                }
+                Ok(outcome) => responses.push(self.respond(&session, outcome, None)),
                 Err(e) => {
                     Self::set_status(client, &session);
                     if responses.is_empty() {
@@ -286,14 +277,7 @@ impl ExtendedQueryHandler for QueryHandlers {
         let mut session = self.session.lock().await;
         let parameters = decode_parameters(portal).map_err(|e| user_error(&e, &query.sql))?;
         match session.execute_prepared(&query.prepared, &parameters).await {
-            Ok(outcome) => {
-                let ended = matches!(outcome, Outcome::Done { command: "ROLLBACK", .. })
-                    && !session.in_transaction();
-                Ok(match (self.respond(outcome, Some(&portal.result_column_format)), ended) {
-                    (Response::Execution(tag), true) => Response::TransactionEnd(tag),
-                    (response, _) => response,
-                })
-            }
+            Ok(outcome) => Ok(self.respond(&session, outcome, Some(&portal.result_column_format))),
             Err(e) => {
                 Self::set_status(client, &session);
                 Err(user_error(&e, &query.sql))

@@ -2,13 +2,14 @@
 //! own.
 
 pub mod options;
-mod wire_types;
+pub mod wire_types;
 mod parameters;
 mod rows;
 mod startup;
 mod handlers;
 
 use crate::error::{Result, SqlError, SqlState};
+use crate::limits::ACCEPT_PAUSE;
 use crate::server::handlers::ConnectionHandlers;
 use crate::server::options::{Identity, ServerOptions, load_tls};
 use crate::server::startup::StartupSecrets;
@@ -45,6 +46,7 @@ pub struct Server {
     session: SessionOptions,
     connections: Arc<Semaphore>,
     running: Arc<ConnectionManager>,
+    on_warning: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// Prints the address.
@@ -92,6 +94,7 @@ impl Server {
             session: options.session,
             connections: Arc::new(Semaphore::new(options.connections)),
             running: Arc::new(ConnectionManager::new()),
+            on_warning: options.on_warning,
         })
     }
     /// Returns the address, with the port that was chosen if it was 0.
@@ -102,6 +105,7 @@ impl Server {
     /// transactions back.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
+        let mut failed = false;
         tokio::pin!(shutdown);
         loop {
             // More clients than connections wait in the queue of the listener.
@@ -112,11 +116,25 @@ impl Server {
                 Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
                 accepted = accept => accepted,
             };
-            let Ok((socket, _)) = accepted else { continue };
+            let socket = match accepted {
+                Ok((socket, _)) => socket,
+                Err(e) => {
+                    // Usually the limit of open files: the listener stays ready, and each attempt
+                    // fails until a connection ends.
+                    if !std::mem::replace(&mut failed, true) {
+                        (self.on_warning)(&format!("cannot accept connections: {e}"));
+                    }
+                    tokio::select! {
+                        () = &mut shutdown => break,
+                        () = tokio::time::sleep(ACCEPT_PAUSE) => continue,
+                    }
+                }
+            };
+            failed = false;
             let Ok(handlers) = self.begin_connection() else { continue };
             let tls = self.tls.clone();
             tasks.spawn(async move {
-                // The client learns of errors in the protocol; those of the socket end it.
+                // Errors of statements are reported to the client; those of the socket end it.
                 let _ = pgwire::tokio::process_socket(socket, tls, handlers).await;
                 drop(permit);
             });

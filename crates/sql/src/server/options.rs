@@ -36,6 +36,7 @@ pub struct ServerOptions {
     pub(crate) identity: Option<Identity>,
     pub(crate) connections: usize,
     pub(crate) session: SessionOptions,
+    pub(crate) on_warning: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// Prints everything but the password.
@@ -61,6 +62,7 @@ impl ServerOptions {
             identity: None,
             connections: CONNECTIONS_DEFAULT,
             session: SessionOptions::default(),
+            on_warning: Arc::new(|_| {}),
         }
     }
     /// Sets the name of the user (default `perigee`); any name is accepted without a password.
@@ -92,6 +94,13 @@ impl ServerOptions {
     #[must_use]
     pub fn session(mut self, session: SessionOptions) -> ServerOptions {
         self.session = session;
+        self
+    }
+    /// Sets what is called with a message if the server cannot accept connections, for example
+    /// because too many files are open. It is called once, and again only after an accepted one.
+    #[must_use]
+    pub fn on_warning(mut self, report: impl Fn(&str) + Send + Sync + 'static) -> ServerOptions {
+        self.on_warning = Arc::new(report);
         self
     }
     /// Refuses what would let others on the network read the database or the password.

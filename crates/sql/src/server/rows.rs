@@ -33,7 +33,12 @@ pub fn encode_rows(
     columns: &Arc<Vec<FieldInfo>>,
     batch: &RecordBatch,
 ) -> Result<Vec<PgWireResult<DataRow>>, SqlError> {
-    let readers = batch.columns().iter().map(value_reader);
+    let arrays = batch.columns().iter().map(|array| match array.data_type() {
+        DataType::Dictionary(_, values) => Ok(cast(array, values)?),
+        _ => Ok(Arc::clone(array)),
+    });
+    let arrays = arrays.collect::<Result<Vec<_>, DataFusionError>>()?;
+    let readers = arrays.iter().map(value_reader);
     let readers = readers.collect::<Result<Vec<_>, DataFusionError>>()?;
     let mut encoder = DataRowEncoder::new(Arc::clone(columns));
     let mut encode = |row: usize| {
@@ -45,10 +50,10 @@ pub fn encode_rows(
     Ok((0..batch.num_rows()).map(&mut encode).collect())
 }
 
-type ValueReader<'a> = Box<dyn Fn(usize) -> WireValue + Send + 'a>;
+type ValueReader<'a> = Box<dyn Fn(usize) -> WireValue + 'a>;
 
-/// Returns a function that reads the values of a column.
-fn value_reader(array: &ArrayRef) -> Result<ValueReader<'static>, DataFusionError> {
+/// Returns a function that reads the values of a column, which is not a dictionary.
+fn value_reader(array: &ArrayRef) -> Result<ValueReader<'_>, DataFusionError> {
     macro_rules! reader {
         ($array:expr, $value:ident => $conversion:expr) => {{
             let array = $array;
@@ -116,20 +121,12 @@ fn value_reader(array: &ArrayRef) -> Result<ValueReader<'static>, DataFusionErro
         }
         other => {
             let is_number = wire_type(other) == pgwire::api::Type::NUMERIC;
-            if let DataType::Dictionary(_, values) = other {
-                return value_reader(&cast(array, values)?);
-            }
-            let array = Arc::clone(array);
-            let options = FormatOptions::default();
-            // Checked here, so that the closure cannot fail.
-            ArrayFormatter::try_new(&array, &options)?;
+            let formatter = ArrayFormatter::try_new(array, &FormatOptions::default())?;
             Box::new(move |i| {
                 if array.is_null(i) {
                     return WireValue::Null;
                 }
-                let options = FormatOptions::default();
-                let text = ArrayFormatter::try_new(&array, &options)
-                    .map_or_else(|_| String::new(), |f| f.value(i).to_string());
+                let text = formatter.value(i).to_string();
                 if is_number { WireValue::Numeric(text) } else { WireValue::Text(text) }
             })
         }

@@ -7,6 +7,41 @@ public class Client {
         if (!ok) throw new AssertionError(what);
     }
 
+    /** Returns the rows of a result, with the columns given. */
+    static String rows(ResultSet r, String... columns) throws SQLException {
+        StringBuilder text = new StringBuilder();
+        while (r.next()) {
+            for (String column : columns) text.append(r.getString(column)).append(' ');
+            text.append("; ");
+        }
+        return text.toString();
+    }
+
+    static void expect(String got, String expected) {
+        check(got.equals(expected), "expected: " + expected + "\ngot: " + got);
+    }
+
+    static void metadata(Connection c, Statement s) throws SQLException {
+        s.execute("DROP TABLE IF EXISTS jm");
+        s.execute("CREATE TABLE jm (b TEXT NOT NULL, a INTEGER, c BIGINT DEFAULT 7, at TIMESTAMP, PRIMARY KEY (a, b))");
+        s.execute("CREATE UNIQUE INDEX jm_c ON jm (c, at DESC)");
+        DatabaseMetaData m = c.getMetaData();
+        expect(rows(m.getTables(null, "public", "jm", new String[] {"TABLE"}), "TABLE_SCHEM", "TABLE_NAME", "TABLE_TYPE"),
+            "public jm TABLE ; ");
+        expect(rows(m.getTables(null, null, "jm", null), "TABLE_NAME"), "jm ; ");
+        expect(rows(m.getColumns(null, "public", "jm", "%"), "COLUMN_NAME", "DATA_TYPE", "TYPE_NAME", "IS_NULLABLE",
+            "COLUMN_DEF", "ORDINAL_POSITION"),
+            "b 12 text NO null 1 ; a 4 int4 NO null 2 ; c -5 int8 YES 7 3 ; at 93 timestamptz YES null 4 ; ");
+        expect(rows(m.getPrimaryKeys(null, "public", "jm"), "COLUMN_NAME", "KEY_SEQ", "PK_NAME"),
+            "a 1 jm_pkey ; b 2 jm_pkey ; ");
+        expect(rows(m.getIndexInfo(null, "public", "jm", false, true), "INDEX_NAME", "NON_UNIQUE", "ORDINAL_POSITION",
+            "COLUMN_NAME", "ASC_OR_DESC"),
+            "jm_c f 1 c A ; jm_c f 2 at D ; jm_pkey f 1 a A ; jm_pkey f 2 b A ; ");
+        expect(rows(m.getSchemas(), "TABLE_SCHEM"), "information_schema ; pg_catalog ; public ; ");
+        expect(rows(m.getCatalogs(), "TABLE_CAT"), "perigee ; ");
+        s.execute("DROP TABLE jm");
+    }
+
     public static void main(String[] args) throws Exception {
         String url = "jdbc:postgresql://127.0.0.1:" + args[0] + "/perigee";
         Properties properties = new Properties();
@@ -54,6 +89,7 @@ public class Client {
             try (ResultSet r = s.executeQuery("SELECT count(*) FROM j")) {
                 check(r.next() && r.getLong(1) == 100, "rolled back");
             }
+            metadata(c, s);
             try {
                 s.execute("INSERT INTO j (id) VALUES (1)");
                 check(false, "no error");

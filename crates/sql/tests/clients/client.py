@@ -22,6 +22,10 @@ def with_psycopg(psycopg):
         with connection.cursor() as cursor:
             cursor.executemany("INSERT INTO py (id, name) VALUES (%s, %s)", [(i, f"n{i}") for i in range(10, 60)])
         assert run("SELECT count(*) FROM py").fetchone() == (52,)
+        # Types by name, as for adapters of types that the client does not know.
+        info = psycopg.types.TypeInfo.fetch(connection, "int8")
+        assert (info.name, info.oid, info.array_oid) == ("int8", 20, 1016), info
+        assert psycopg.types.TypeInfo.fetch(connection, "hstore") is None
         try:
             run("INSERT INTO py (id) VALUES (1)")
             raise AssertionError("no error")

@@ -43,4 +43,41 @@ ask "CREATE TABLE IF NOT EXISTS n (x BIGINT PRIMARY KEY)"
 ask "DELETE FROM n"
 ask "INSERT INTO n WITH RECURSIVE s AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM s WHERE x < 3000) SELECT x FROM s"
 expect "$(ask 'SELECT x FROM n' | wc -l | tr -d ' ')" "3000"
+# The catalog.
+ask "DROP TABLE IF EXISTS \"Cat\""
+ask "CREATE TABLE \"Cat\" (b TEXT NOT NULL DEFAULT 'it''s', a INTEGER, \"C\" BIGINT DEFAULT 7, d TIMESTAMP, PRIMARY KEY (a DESC, b))"
+ask "CREATE UNIQUE INDEX cat_c ON \"Cat\" (\"C\", d DESC)"
+list() { psql "$url" -X -q -A -t -v ON_ERROR_STOP=1 -c "$1" 2>&1; }
+describe() { psql "$url" -X -q -A -v ON_ERROR_STOP=1 -c "$1" 2>&1; }
+expect "$(list '\d')" "public|Cat|table|perigee
+public|n|table|perigee
+public|p|table|perigee"
+expect "$(list '\dt c*')" ""
+expect "$(list '\dt "C"*')" "public|Cat|table|perigee"
+expect "$(describe '\d "Cat"')" "Table \"public.Cat\"
+Column|Type|Collation|Nullable|Default
+b|text||not null|'it''s'
+a|integer||not null|
+C|bigint|||7
+d|timestamp with time zone|||
+Indexes:
+    \"Cat_pkey\" PRIMARY KEY, btree (a DESC, b)
+    \"cat_c\" UNIQUE, btree (\"C\", d DESC)"
+expect "$(describe '\d cat_c')" "Index \"public.cat_c\"
+Column|Type|Key?|Definition
+C|bigint|yes|\"C\"
+d|timestamp with time zone|yes|d
+unique, btree, for table \"public.Cat\""
+expect "$(list '\di')" "public|Cat_pkey|index|perigee|Cat
+public|cat_c|index|perigee|Cat
+public|n_pkey|index|perigee|n
+public|p_pkey|index|perigee|p"
+expect "$(list '\l' | cut -d'|' -f1-3)" "perigee|perigee|UTF8"
+expect "$(list '\dn')" "public|perigee"
+for command in '\d+ "Cat"' '\dt+' '\di+' '\l+' '\dn+' '\dv' '\ds' '\du' '\df' '\d p' '\dx' '\db'; do
+    out=$(describe "$command") || { echo "$command fails: $out"; exit 1; }
+    case $out in *ERROR*) echo "$command: $out"; exit 1 ;; esac
+done
+expect "$(ask "SELECT 'p'::regclass::oid = oid, oid::regclass FROM pg_class WHERE relname = 'p'")" "t|p"
+ask 'DROP TABLE "Cat"'
 echo "psql: passed"

@@ -17,6 +17,7 @@ trap 'stop; rm -rf "$dir"' EXIT
 
 # Starts a server with the arguments; sets PORT.
 start() {
+    : > "$dir/log"
     "$perigee" serve "$dir/db" --pg "$@" > "$dir/log" 2>&1 &
     server=$!
     for _ in $(seq 100); do
@@ -48,6 +49,12 @@ else
     echo "skipped: no Java, or PGJDBC_JAR does not name the PostgreSQL JDBC driver"
 fi
 stop
+
+if command -v bash > /dev/null && command -v psql > /dev/null; then
+    bash "$here/accept.sh" "$perigee" "$dir"
+else
+    echo "skipped: the limit of open files needs bash and psql"
+fi
 
 # Password and TLS.
 if command -v openssl > /dev/null && command -v psql > /dev/null; then

@@ -1,5 +1,5 @@
-//! [`BatchScan`]: scans of a table or index that return record batches. Only the columns that are
-//! asked for are decoded, from the stored bytes straight into the columns of the batch.
+//! [`BatchScan`]: scans of a table or index that return record batches. Only the requested columns
+//! are decoded, from the stored bytes straight into the columns of the batch.
 
 use crate::arrow::columns::ColumnBuilder;
 use crate::arrow::types::{UuidFormat, arrow_field};
@@ -218,7 +218,6 @@ pub struct BatchReader {
     /// Rows up to the limit.
     remaining: u64,
     batch_rows: usize,
-    rows_read: u64,
 }
 
 impl BatchReader {
@@ -266,17 +265,12 @@ impl BatchReader {
             reversed: scan.reversed,
             remaining: scan.limit.unwrap_or(u64::MAX),
             batch_rows,
-            rows_read: 0,
             binding,
         })
     }
     /// Returns the schema of the batches.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
-    }
-    /// Returns the number of rows read so far.
-    pub fn rows_read(&self) -> u64 {
-        self.rows_read
     }
     /// Returns true if an index answers the scan without reads of rows.
     pub fn is_covered(&self) -> bool {
@@ -318,7 +312,6 @@ impl BatchReader {
         if rows == 0 {
             return Ok(None);
         }
-        self.rows_read += rows as u64;
         let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);

@@ -1,6 +1,7 @@
 //! Completion at the prompt: keywords, names of tables and columns, commands with a backslash. Also
 //! decides whether a statement continues on the next line.
 
+use crate::text::must_escape;
 use rustyline::completion::{Completer, Pair};
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -108,7 +109,9 @@ impl SqlHelper {
                 name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
             if plain { name.clone() } else { format!("\"{name}\"") }
         };
-        let names = self.names.iter().filter(|name| name.to_lowercase().starts_with(&lower));
+        // A name with control characters would reach the terminal.
+        let names = self.names.iter().filter(|name| !name.contains(must_escape));
+        let names = names.filter(|name| name.to_lowercase().starts_with(&lower));
         let keywords = KEYWORDS.iter().filter(|k| k.to_lowercase().starts_with(&lower));
         names.map(quoted).chain(keywords.map(|k| (*k).to_owned())).collect()
     }
@@ -203,7 +206,8 @@ mod tests {
 
     #[test]
     fn names_and_keywords_are_completed() {
-        let helper = SqlHelper { names: vec!["users".into(), "User Id".into()] };
+        let names = ["users", "User Id", "use\x1b[31m"].map(str::to_owned).to_vec();
+        let helper = SqlHelper { names };
         assert_eq!(helper.complete_word("use"), ["users", "\"User Id\""]);
         assert_eq!(helper.complete_word("SEL"), ["SELECT"]);
         assert_eq!(helper.complete_word("\\d"), ["\\d", "\\dt"]);

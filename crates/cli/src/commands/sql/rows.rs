@@ -4,7 +4,7 @@ use crate::commands::sql::shell::sql_failure;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table};
 use crate::text::{must_escape, put_json};
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch};
+use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use futures::StreamExt;
@@ -55,12 +55,14 @@ pub fn print_outcome(
     while let Some(batch) = runtime.block_on(stream.next()) {
         let batch = batch.map_err(|e| sql_failure(&e.into(), ""))?;
         printed += batch.num_rows() as u64;
+        let columns = batch.columns().iter().map(|array| Column::new(array));
+        let columns = columns.collect::<Result<Vec<Column<'_>>>>()?;
         for row in 0..batch.num_rows() {
             match format {
-                RowFormat::Json => out.json_line(&json_row(&batch, row)?)?,
-                RowFormat::Csv => write_csv(&text_row(&batch, row, "")?, out)?,
+                RowFormat::Json => out.json_line(&json_row(&schema, &columns, row))?,
+                RowFormat::Csv => write_csv(&text_row(&columns, row, ""), out)?,
                 RowFormat::Table => {
-                    pending.push(text_row(&batch, row, "NULL")?);
+                    pending.push(text_row(&columns, row, "NULL"));
                     if pending.len() == TABLE_ROWS_MAX {
                         print_table(&schema, &std::mem::take(&mut pending), out)?;
                         printed_table = true;
@@ -105,20 +107,25 @@ fn printable_cell(cell: &str) -> String {
     cell.chars().map(escape).collect()
 }
 
-fn formatter(array: &dyn Array) -> Result<ArrayFormatter<'_>> {
-    let options = FormatOptions::new();
-    ArrayFormatter::try_new(array, &options).map_err(|e| Failure::other("sql", e))
+/// A column of a batch, with the formatter of its values.
+struct Column<'a> {
+    array: &'a dyn Array,
+    formatter: ArrayFormatter<'a>,
 }
 
-fn cell(array: &ArrayRef, row: usize, null: &str) -> Result<String> {
-    if array.is_null(row) {
-        return Ok(null.to_owned());
+impl Column<'_> {
+    fn new(array: &dyn Array) -> Result<Column<'_>> {
+        let formatter = ArrayFormatter::try_new(array, &FormatOptions::new());
+        Ok(Column { array, formatter: formatter.map_err(|e| Failure::other("sql", e))? })
     }
-    Ok(formatter(array)?.value(row).to_string())
+    /// Returns a value as text; `None` is NULL.
+    fn text(&self, row: usize) -> Option<String> {
+        (!self.array.is_null(row)).then(|| self.formatter.value(row).to_string())
+    }
 }
 
-fn text_row(batch: &RecordBatch, row: usize, null: &str) -> Result<Vec<String>> {
-    batch.columns().iter().map(|array| cell(array, row, null)).collect()
+fn text_row(columns: &[Column<'_>], row: usize, null: &str) -> Vec<String> {
+    columns.iter().map(|column| column.text(row).unwrap_or_else(|| null.to_owned())).collect()
 }
 
 /// Writes a line of CSV: cells with a comma, a quote or a line break are quoted.
@@ -135,15 +142,14 @@ fn write_csv(cells: &[String], out: &mut Output) -> Result<()> {
 }
 
 /// Returns a row as an object: numbers and booleans as such, bytes that are no text in base64.
-fn json_row(batch: &RecordBatch, row: usize) -> Result<Value> {
+fn json_row(schema: &Schema, columns: &[Column<'_>], row: usize) -> Value {
     let mut object = Map::new();
-    for (field, array) in batch.schema().fields().iter().zip(batch.columns()) {
+    for (field, column) in schema.fields().iter().zip(columns) {
         let name = field.name();
-        if array.is_null(row) {
+        let Some(text) = column.text(row) else {
             object.insert(name.clone(), Value::Null);
             continue;
-        }
-        let text = formatter(array)?.value(row).to_string();
+        };
         let value = match field.data_type() {
             DataType::Boolean => Value::Bool(text == "true"),
             DataType::Binary => {
@@ -160,5 +166,5 @@ fn json_row(batch: &RecordBatch, row: usize) -> Result<Value> {
         };
         object.insert(name.clone(), value);
     }
-    Ok(Value::Object(object))
+    Value::Object(object)
 }

@@ -6,6 +6,7 @@ use crate::commands::sql::prompt;
 use crate::commands::sql::rows::{RowFormat, print_outcome};
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table};
+use crate::text::printable;
 use perigee::{Db, Durability};
 use perigee_sql::{Session, SessionOptions, SqlError, SqlState, type_name};
 use perigee_tables::{IndexDef, KeyColumn, Order, TableDb, TableInfo};
@@ -99,8 +100,7 @@ impl Shell {
             let outcome = self.runtime.block_on(self.session.execute(&statement));
             let outcome = outcome.map_err(|e| sql_failure(&e, text))?;
             if let Err(e) = print_outcome(&self.runtime, outcome, self.format, out) {
-                // A transaction whose result could not be read has failed.
-                self.session.note_failure(SqlError::new(SqlState::IO_ERROR, "not read"));
+                self.session.fail_transaction();
                 return Err(e);
             }
             if self.timing {
@@ -146,7 +146,7 @@ impl Shell {
         }
         let mut printed = table(&["table", ">rows (estimated)", ">bytes"]);
         for t in &tables {
-            printed.add_row([t.name.clone(), t.rows.to_string(), t.bytes.to_string()]);
+            printed.add_row([printable(&t.name), t.rows.to_string(), t.bytes.to_string()]);
         }
         out.line(printed.to_string())
     }
@@ -164,13 +164,14 @@ impl Shell {
             let default = column.default.as_ref().map(ToString::to_string).unwrap_or_default();
             let null = if column.nullable { "" } else { "not null" };
             let name = type_name(column.column_type);
-            printed.add_row([column.name.as_str(), name, null, &default]);
+            printed.add_row([&printable(&column.name), name, null, &printable(&default)]);
         }
         out.line(printed.to_string())?;
         out.line(format!("primary key: {}", key_text(info.schema.key_columns())))?;
         for index in &info.indexes {
             let unique = if index.is_unique() { "unique " } else { "" };
-            out.line(format!("{unique}index {}: {}", index.name(), key_text(index.columns())))?;
+            let (name, key) = (printable(index.name()), key_text(index.columns()));
+            out.line(format!("{unique}index {name}: {key}"))?;
         }
         if let Some(ttl) = info.schema.default_ttl() {
             out.line(format!("rows expire after {ttl:?}"))?;
@@ -199,8 +200,8 @@ impl Shell {
 
 fn key_text(columns: &[KeyColumn]) -> String {
     let text = |key: &KeyColumn| match key.order {
-        Order::Ascending => key.column.clone(),
-        Order::Descending => format!("{} DESC", key.column),
+        Order::Ascending => printable(&key.column),
+        Order::Descending => format!("{} DESC", printable(&key.column)),
     };
     columns.iter().map(text).collect::<Vec<_>>().join(", ")
 }

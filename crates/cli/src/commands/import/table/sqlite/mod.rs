@@ -227,3 +227,36 @@ fn duplicate_failure(
         _ => e.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_committed_after_the_first_read_are_not_read() {
+        let name = format!("perigee-cli-sqlite-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        let path = dir.join("live.db");
+        let writer = Connection::open(&path).unwrap();
+        let create = "PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);
+            INSERT INTO t VALUES (1, 'a'), (2, 'b')";
+        writer.execute_batch(create).unwrap();
+        let source = SqliteSource::open(&path).unwrap();
+        let table = read_schema(&source.connection).unwrap().tables.remove(0);
+        let plan = TablePlan::new(&source, table, &mut Vec::new()).unwrap();
+        assert_eq!(plan.rows, 2);
+        writer.execute_batch("INSERT INTO t VALUES (3, 'c')").unwrap();
+        let mut rows = 0;
+        plan.read_rows(&source, &mut |_, _| {
+            rows += 1;
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(rows, plan.rows);
+        drop(source);
+        drop(writer);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

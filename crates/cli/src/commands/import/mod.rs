@@ -114,8 +114,8 @@ pub struct ImportArgs {
 /// Imports all inputs, flushes, syncs and prints a summary.
 pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     let Some(db) = &args.db else { return foreign::run(&args.foreign, out) };
-    if args.tables.from_sqlite.is_some() {
-        return table::run_sqlite(&args.tables, db, args.strict, out);
+    if let Some(file) = &args.tables.from_sqlite {
+        return table::run_sqlite(file, db, &args.tables.table, args.strict, out);
     }
     let inputs = args.input.paths_with_formats()?;
     if !args.tables.table.is_empty() {

@@ -8,7 +8,7 @@ use perigee_tables::{Column, IndexDef, Order, Schema};
 use super::infer::ColumnEvidence;
 use super::row_source::{ColumnNames, RowSource};
 
-/// What the arguments say about a new table.
+/// Arguments that define a new table.
 #[derive(Clone, Debug, Default)]
 pub struct DefinitionArgs {
     /// Columns of the key, as written.

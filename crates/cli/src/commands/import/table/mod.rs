@@ -83,7 +83,7 @@ pub fn run(
         let loaded = load_rows::load_rows(&rows, &table)?;
         (db, ImportedTable::new(&table, &loaded)?)
     } else {
-        // Before the database is created: if the rows cannot be read, nothing is.
+        // Before the database is created, so that there is none if the types cannot be inferred.
         let definition = match &args.schema {
             Some(path) => read_definition(path)?,
             None => define_table(&definition_args(args, key)?, &rows)?,
@@ -109,15 +109,18 @@ pub fn run(
 }
 
 /// Imports a SQLite database, and prints a summary.
-pub fn run_sqlite(args: &TableArgs, db: &Path, strict: bool, out: &mut Output) -> Result<u8> {
-    let Some(_file) = &args.from_sqlite else {
-        return Err(Failure::usage("specify the SQLite database with --from-sqlite FILE"));
-    };
+pub fn run_sqlite(
+    file: &Path,
+    db: &Path,
+    only: &[String],
+    strict: bool,
+    out: &mut Output,
+) -> Result<u8> {
     #[cfg(feature = "sqlite")]
-    return sqlite::run(_file, db, &args.table, strict, out);
+    return sqlite::run(file, db, only, strict, out);
     #[cfg(not(feature = "sqlite"))]
     {
-        let _ = (db, strict, out);
+        let _ = (file, db, only, strict, out);
         Err(super::foreign::missing_feature("SQLite", "sqlite"))
     }
 }
@@ -138,10 +141,8 @@ fn row_source(paths: &[(&Path, Format)]) -> Result<RowSource> {
                 .hint("specify files with --format csv, tsv or jsonl"));
         }
     }
-    if let (true, Some((path, _))) =
-        (paths.len() > 1, paths.iter().find(|(p, _)| p.as_os_str() == "-"))
-    {
-        return Err(Failure::usage(format!("{} cannot be combined with files", show_path(path))));
+    if paths.len() > 1 && paths.iter().any(|(path, _)| path.as_os_str() == "-") {
+        return Err(Failure::usage("- cannot be combined with files"));
     }
     Ok(RowSource::new(paths.iter().map(|(path, format)| (path.to_path_buf(), *format)).collect()))
 }

@@ -77,9 +77,9 @@ fn sqlite_failure(path: &Path, e: &rusqlite::Error) -> Failure {
             format!("{shown} is damaged: {e}"),
         )
         .hint("nothing was imported; `sqlite3 FILE .recover | sqlite3 NEW` keeps what is readable"),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            plain.hint("another program has locked it for more than 10 seconds: try again")
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => plain.hint(format!(
+            "another program has locked it for more than {BUSY_SECONDS_MAX} seconds: try again"
+        )),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => plain.hint(
             "a database that needs recovery, or one in WAL mode in a directory without write \
              permission, cannot be opened read-only: open it once with the program that wrote it, \

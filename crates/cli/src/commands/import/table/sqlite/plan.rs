@@ -46,7 +46,7 @@ impl TablePlan {
         let mut progress = Progress::items("reading types", 0);
         visit_rows(database, &source, &mut |row, location| {
             for (i, classes) in classes.iter_mut().enumerate() {
-                let value = row.get_ref(i + 1).map_err(|e| sqlite_row_failure(location, &e))?;
+                let value = database.check(row.get_ref(i + 1))?;
                 classes.add(value, location);
             }
             rows += 1;
@@ -188,12 +188,11 @@ impl TablePlan {
             values.clear();
             number += 1;
             if self.rowid_column.is_some() {
-                let rowid: Option<i64> =
-                    row.get(0).map_err(|e| sqlite_row_failure(location, &e))?;
+                let rowid: Option<i64> = database.check(row.get(0))?;
                 values.push(Value::I64(rowid.unwrap_or(number)));
             }
             for (i, column_type) in types.iter().enumerate() {
-                let value = row.get_ref(i + 1).map_err(|e| sqlite_row_failure(location, &e))?;
+                let value = database.check(row.get_ref(i + 1))?;
                 values.push(convert(value, *column_type).map_err(|reason| {
                     let column = &self.source.columns[i].name;
                     Failure::usage(format!("{}, column {column:?}: {reason}", location())).hint(
@@ -207,8 +206,8 @@ impl TablePlan {
     }
 }
 
-/// Passes the rows of a table to `visit`, in the order of their rowid; the first value is the
-/// rowid, or NULL.
+/// Passes the rows of a table to `visit`, in the order of their rowid, if they have one that can be
+/// read; the first value is the rowid, or NULL.
 fn visit_rows(
     database: &SqliteSource,
     table: &SourceTable,
@@ -235,8 +234,4 @@ fn visit_rows(
         }
     }
     Ok(())
-}
-
-fn sqlite_row_failure(location: &dyn Fn() -> String, e: &rusqlite::Error) -> Failure {
-    Failure::other("SQLite", format!("{}: SQLite: {e}", location()))
 }

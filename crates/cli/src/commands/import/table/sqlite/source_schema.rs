@@ -147,11 +147,8 @@ fn read_table(
             skip("generated column", column.name.clone(), reason);
             continue;
         }
-        let (_, collation, _, _, autoincrement) = connection.column_metadata(
-            Some(c"main"),
-            c_name(&name)?.as_c_str(),
-            c_name(&column.name)?.as_c_str(),
-        )?;
+        let (_, collation, _, _, autoincrement) =
+            connection.column_metadata(Some("main"), name.as_str(), column.name.as_str())?;
         let collation = collation.map_or("BINARY".into(), |c| c.to_string_lossy().into_owned());
         if !collation.eq_ignore_ascii_case("BINARY") {
             let reason = format!("column {:?} is compared byte by byte", column.name);
@@ -207,10 +204,6 @@ fn read_table(
     let taken = |name: &&&str| declared.iter().any(|c| c.column.name.eq_ignore_ascii_case(name));
     let rowid = ROWID_NAMES.iter().find(|name| !taken(name)).copied().filter(|_| !without_rowid);
     Ok(SourceTable { name, columns, key, indexes, rowid, without_rowid })
-}
-
-fn c_name(name: &str) -> SqliteResult<std::ffi::CString> {
-    std::ffi::CString::new(name).map_err(rusqlite::Error::NulError)
 }
 
 fn read_columns(connection: &Connection, table: &str) -> SqliteResult<Vec<DeclaredColumn>> {

@@ -9,9 +9,6 @@ use std::io::{self, Write};
 
 use super::ExportCounts;
 
-/// Entries between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 1024;
-
 /// Writes one line per entry, from the position of the cursor.
 pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result<ExportCounts> {
     let mut counts = ExportCounts::default();
@@ -28,9 +25,7 @@ pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result
         }
         counts.entries += 1;
         counts.bytes += value.len() as u64;
-        if counts.entries.is_multiple_of(PROGRESS_INTERVAL) {
-            progress.set_position(counts.entries);
-        }
+        progress.count_item();
         cursor.next()?;
     }
     Ok(counts)

@@ -15,9 +15,6 @@ use std::io::Write;
 use super::{ExportArgs, Format, create_target};
 use crate::commands::tables::missing;
 
-/// Rows between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 1024;
-
 /// Writes all rows and prints a summary, unless they go to stdout.
 pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
     let to_stdout = args.target.as_os_str() == "-";
@@ -98,9 +95,7 @@ fn write_rows(
         line.push(b'\n');
         writer.write_all(&line)?;
         rows += 1;
-        if rows % PROGRESS_INTERVAL == 0 {
-            progress.set_position(rows);
-        }
+        progress.count_item();
     }
     Ok(rows)
 }

@@ -13,7 +13,6 @@ mod plan;
 
 use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
-use crate::progress::Progress;
 use perigee_tables::{ErrorKind, StagedTable, TableDb};
 use plan::TablePlan;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -21,14 +20,12 @@ use source_schema::{SourceSchema, read_schema};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::load_rows::{describe_duplicate, duplicate_message, push_failure};
+use super::load_rows::load_values;
 use super::report::{ImportReport, ImportedTable, WidenedColumn};
 use super::{existing_table_hint, open_for_import};
 
 /// Longest wait for a lock of another program.
 const BUSY_SECONDS_MAX: u64 = 10;
-/// Rows between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 1024;
 
 /// An open SQLite database.
 struct SqliteSource {
@@ -182,50 +179,10 @@ fn load_table(
     let schema = plan.schema.clone();
     let staged = StagedTable::create(db, plan.name(), schema, &plan.indexes)
         .map_err(|e| existing_table_hint(e, false))?;
-    let mut load = staged.table().begin_load()?;
-    if plan.is_sorted() {
-        load = load.sorted();
-    }
-    let mut progress = Progress::items("importing", plan.rows);
-    let mut rows = 0u64;
-    plan.read_rows(source, &mut |values, location| {
-        load.push(values).map_err(|e| push_failure(&location(), e))?;
-        rows += 1;
-        if rows.is_multiple_of(PROGRESS_INTERVAL) {
-            progress.set_position(rows);
-        }
-        Ok(true)
-    })?;
-    let loaded = load.finish().map_err(|e| match e.duplicate_rows() {
-        Some(pair) => duplicate_failure(source, plan, pair, e),
-        None => e.into(),
+    let loaded = load_values(staged.table(), plan.is_sorted(), true, &|action, visit| {
+        plan.read_rows(source, action, visit)
     })?;
     Ok((staged, loaded))
-}
-
-/// Returns the error for two rows with the same key: reads the rows again to find their rowids.
-fn duplicate_failure(
-    source: &SqliteSource,
-    plan: &TablePlan,
-    (first, second): (u64, u64),
-    e: perigee_tables::Error,
-) -> Failure {
-    let mut found = Vec::new();
-    let mut number = 0;
-    let read = plan.read_rows(source, &mut |values, location| {
-        if number == first || number == second {
-            found.push((location(), values.clone()));
-        }
-        number += 1;
-        Ok(found.len() < 2)
-    });
-    match (read, &found[..]) {
-        (Ok(()), [one, other]) => {
-            let what = describe_duplicate(&plan.schema, &plan.indexes, &one.1, &other.1);
-            duplicate_message(plan.name(), &one.0, &other.0, &what)
-        }
-        _ => e.into(),
-    }
 }
 
 #[cfg(test)]
@@ -249,7 +206,7 @@ mod tests {
         assert_eq!(plan.rows, 2);
         writer.execute_batch("INSERT INTO t VALUES (3, 'c')").unwrap();
         let mut rows = 0;
-        plan.read_rows(&source, &mut |_, _| {
+        plan.read_rows(&source, "importing", &mut |_, _| {
             rows += 1;
             Ok(true)
         })

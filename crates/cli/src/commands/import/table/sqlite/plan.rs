@@ -6,9 +6,10 @@ use crate::progress::Progress;
 use perigee_tables::{Column, ColumnType, IndexDef, Order, Schema, Value};
 use rusqlite::Row;
 
+use super::SqliteSource;
 use super::source_schema::{SourceKey, SourceKeyColumn, SourceTable, quote};
 use super::values::{StorageClasses, convert};
-use super::{PROGRESS_INTERVAL, SqliteSource};
+use crate::commands::import::table::load_rows::ValuesVisitor;
 use crate::commands::import::table::report::NotImported;
 
 /// Maximum number of columns of a primary key, and of an index.
@@ -16,10 +17,6 @@ const KEY_COLUMNS_MAX: usize = 8;
 const INDEX_COLUMNS_MAX: usize = 16;
 /// Names for a column with the rowid; the first that no column has.
 const ROWID_COLUMN_NAMES: [&str; 4] = ["rowid", "_rowid_", "oid", "perigee_rowid"];
-
-/// Receives the values of a row, and a function that returns where it is; returns false to end the
-/// reading.
-pub type ValuesVisitor<'v> = dyn FnMut(&Vec<Value>, &dyn Fn() -> String) -> Result<bool> + 'v;
 
 /// A table of the source with the definition of the new table.
 pub struct TablePlan {
@@ -43,16 +40,13 @@ impl TablePlan {
     ) -> Result<TablePlan> {
         let mut classes = vec![StorageClasses::default(); source.columns.len()];
         let mut rows = 0u64;
-        let mut progress = Progress::items("reading types", 0);
-        visit_rows(database, &source, &mut |row, location| {
+        let progress = Progress::items("reading types", 0);
+        visit_rows(database, &source, progress, &mut |row, location| {
             for (i, classes) in classes.iter_mut().enumerate() {
                 let value = database.check(row.get_ref(i + 1))?;
                 classes.add(value, location);
             }
             rows += 1;
-            if rows.is_multiple_of(PROGRESS_INTERVAL) {
-                progress.set_position(rows);
-            }
             Ok(true)
         })?;
         let mut plan = TablePlan {
@@ -178,13 +172,19 @@ impl TablePlan {
         }
     }
 
-    /// Passes the values of all rows to `visit`.
-    pub fn read_rows(&self, database: &SqliteSource, visit: &mut ValuesVisitor<'_>) -> Result<()> {
+    /// Passes the values of all rows to `visit`. `action` describes the reading in the progress bar.
+    pub fn read_rows(
+        &self,
+        database: &SqliteSource,
+        action: &'static str,
+        visit: &mut ValuesVisitor<'_>,
+    ) -> Result<()> {
         let types: Vec<ColumnType> = self.schema.columns().iter().map(|c| c.column_type).collect();
         let types = &types[usize::from(self.rowid_column.is_some())..];
         let mut values = Vec::new();
         let mut number = 0i64;
-        visit_rows(database, &self.source, &mut |row, location| {
+        let progress = Progress::items(action, self.rows);
+        visit_rows(database, &self.source, progress, &mut |row, location| {
             values.clear();
             number += 1;
             if self.rowid_column.is_some() {
@@ -211,6 +211,7 @@ impl TablePlan {
 fn visit_rows(
     database: &SqliteSource,
     table: &SourceTable,
+    mut progress: Progress,
     visit: &mut dyn FnMut(&Row<'_>, &dyn Fn() -> String) -> Result<bool>,
 ) -> Result<()> {
     let columns: Vec<String> = table.columns.iter().map(|c| quote(&c.name)).collect();
@@ -232,6 +233,7 @@ fn visit_rows(
         if !visit(row, &location)? {
             return Ok(());
         }
+        progress.count_item();
     }
     Ok(())
 }

@@ -168,21 +168,12 @@ fn read_table(
     for (key, target) in read_foreign_keys(connection, &name)? {
         skip("foreign key", format!("{key} -> {target}"), "Perigee has no foreign keys".into());
     }
-    let key_columns = || declared.iter().filter(|c| c.key_position > 0);
-    let mut key = match key_columns().count() {
-        0 => SourceKey::Missing,
-        _ => SourceKey::Columns(Vec::new()),
-    };
     let mut indexes: Vec<SourceIndex> = Vec::new();
-    let mut has_key_index = false;
+    let mut key_index = None;
     for index in read_index_list(connection, &name)? {
         let read = read_index_columns(connection, &index.name, &positions)?;
         match (index.origin.as_str(), read) {
-            ("pk", Ok(columns)) => {
-                has_key_index = true;
-                key = SourceKey::Columns(columns);
-            }
-            ("pk", Err(_)) => has_key_index = true,
+            ("pk", read) => key_index = Some(read.unwrap_or_default()),
             (_, _) if index.partial => {
                 skip("partial index", index.name, "Perigee indexes all rows".to_owned());
             }
@@ -196,11 +187,15 @@ fn read_table(
             }
         }
     }
-    // Only INTEGER PRIMARY KEY needs no index.
-    if let (Some(only), false, false) = (key_columns().next(), has_key_index, without_rowid) {
-        let position = positions.iter().find(|(cid, _)| *cid == only.cid).map_or(0, |(_, p)| *p);
-        key = SourceKey::Rowid(position);
-    }
+    let key = match (declared.iter().find(|c| c.key_position > 0), key_index) {
+        (None, _) => SourceKey::Missing,
+        // Only INTEGER PRIMARY KEY needs no index.
+        (Some(only), None) if !without_rowid => {
+            let position = positions.iter().find(|(cid, _)| *cid == only.cid);
+            SourceKey::Rowid(position.map_or(0, |(_, position)| *position))
+        }
+        (Some(_), index) => SourceKey::Columns(index.unwrap_or_default()),
+    };
     let taken = |name: &&&str| declared.iter().any(|c| c.column.name.eq_ignore_ascii_case(name));
     let rowid = ROWID_NAMES.iter().find(|name| !taken(name)).copied().filter(|_| !without_rowid);
     Ok(SourceTable { name, columns, key, indexes, rowid, without_rowid })

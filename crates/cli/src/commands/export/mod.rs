@@ -14,10 +14,9 @@ use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
 use crate::size;
 use clap::{Args, ValueEnum};
-use perigee::Cursor;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::scan::RangeArgs;
@@ -102,7 +101,9 @@ pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
     cursor.seek_to_first()?;
     let counts = match format {
         Format::Tree => tree::export(&mut cursor, &args.target, args.strict)?,
-        Format::Jsonl | Format::Csv => export_rows(&mut cursor, args, format, out)?,
+        Format::Jsonl | Format::Csv => write_target(&args.target, out, |writer| {
+            rows::export(&mut cursor, format == Format::Csv, writer)
+        })?,
     };
     db.close()?;
     if to_stdout { Ok(0) } else { print_summary(&counts, out) }
@@ -119,23 +120,15 @@ fn format_of_target(target: &Path) -> Format {
     }
 }
 
-fn export_rows(
-    cursor: &mut Cursor,
-    args: &ExportArgs,
-    format: Format,
+/// Passes stdout, or the target, which must not exist, to `write`. Returns its result.
+fn write_target<T>(
+    target: &Path,
     out: &mut Output,
-) -> Result<ExportCounts> {
-    if args.target.as_os_str() == "-" {
-        return rows::export(cursor, format == Format::Csv, out);
+    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+) -> Result<T> {
+    if target.as_os_str() == "-" {
+        return write(out);
     }
-    let mut writer = create_target(&args.target)?;
-    let counts = rows::export(cursor, format == Format::Csv, &mut writer)?;
-    writer.into_inner().map_err(|e| Failure::file("write", &args.target, e.error()))?;
-    Ok(counts)
-}
-
-/// Creates the target, which must not exist.
-fn create_target(target: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(target).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::usage(format!("{} already exists", show_path(target)))
@@ -143,7 +136,10 @@ fn create_target(target: &Path) -> Result<BufWriter<File>> {
         }
         _ => Failure::file("create", target, &e),
     })?;
-    Ok(BufWriter::with_capacity(256 << 10, file))
+    let mut writer = BufWriter::with_capacity(256 << 10, file);
+    let written = write(&mut writer)?;
+    writer.into_inner().map_err(|e| Failure::file("write", target, e.error()))?;
+    Ok(written)
 }
 
 fn print_summary(counts: &ExportCounts, out: &mut Output) -> Result<u8> {

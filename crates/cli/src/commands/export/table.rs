@@ -12,7 +12,7 @@ use perigee_tables::{Column, DynTable, Schema, TableDb, Value};
 use serde_json::json;
 use std::io::Write;
 
-use super::{ExportArgs, Format, create_target};
+use super::{ExportArgs, Format, write_target};
 use crate::commands::tables::missing;
 
 /// Writes all rows and prints a summary, unless they go to stdout.
@@ -30,14 +30,8 @@ pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
     })?;
     let expected = db.tables()?.iter().find(|t| t.name == name).map_or(0, |t| t.rows);
     let schema = table.schema();
-    let rows = if to_stdout {
-        write_rows(&table, format, expected, out)?
-    } else {
-        let mut writer = create_target(&args.target)?;
-        let rows = write_rows(&table, format, expected, &mut writer)?;
-        writer.into_inner().map_err(|e| Failure::file("write", &args.target, e.error()))?;
-        rows
-    };
+    let rows =
+        write_target(&args.target, out, |writer| write_rows(&table, format, expected, writer))?;
     db.close()?;
     if to_stdout { Ok(0) } else { print_summary(args, name, &schema, rows, out) }
 }
@@ -68,7 +62,7 @@ fn write_rows(
     table: &DynTable,
     format: Format,
     expected: u64,
-    writer: &mut impl Write,
+    writer: &mut dyn Write,
 ) -> Result<u64> {
     let schema = table.schema();
     let names = schema.columns().iter().map(|c| c.name.as_str());

@@ -149,7 +149,9 @@ fn describe_duplicate(
     }
     for index in indexes.iter().filter(|i| i.is_unique()) {
         let entry = values(index.columns(), first);
-        if entry == values(index.columns(), second) {
+        // Unique indexes accept any number of rows with NULL.
+        let has_null = entry.iter().any(Value::is_null);
+        if !has_null && entry == values(index.columns(), second) {
             return format!("values {} in the unique index {:?}", text(&entry), index.name());
         }
     }
@@ -187,6 +189,21 @@ mod tests {
         assert_eq!(
             describe(row(1, "a"), row(2, "a")),
             "values (\"a\") in the unique index \"by_mail\""
+        );
+    }
+
+    #[test]
+    fn null_is_no_duplicate() {
+        let schema = Schema::new()
+            .key("id", ColumnType::U32)
+            .nullable("mail", ColumnType::Text)
+            .column("name", ColumnType::Text);
+        let index = |name: &str, column: &str| IndexDef::new(name).column(column).unique();
+        let indexes = [index("by_mail", "mail"), index("by_name", "name")];
+        let row = |id: u32| vec![id.into(), Value::Null, "ann".into()];
+        assert_eq!(
+            describe_duplicate(&schema, &indexes, &row(1), &row(2)),
+            "values (\"ann\") in the unique index \"by_name\""
         );
     }
 }

@@ -199,6 +199,9 @@ fn bad_rows_are_refused_with_line_and_column() {
     );
     refused("a.csv", b"id,n\n1,1\n", &["--key", "id,id"], "contains the column twice");
     refused("a.csv", b"id,n\n1,1\n", &["--index", "i=m"], "no such column");
+    let two = ["--index", "i=n", "--unique-index", "i=id"];
+    let e = refused("a.csv", b"id,n\n1,1\n", &two, "an index of this name");
+    assert_eq!(e["hint"], "give each index another name");
     refused("a.csv", b"id,n\n1,1\n", &["--columns", "n:int"], "there is no type \"int\"");
     refused("a.csv", b"a\0b\n1\n", &[], "NUL");
     refused("a.csv", b"id,n\n1,1\n", &["--table", "u"], "only with --from-sqlite");

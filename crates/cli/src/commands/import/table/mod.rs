@@ -160,11 +160,12 @@ fn open_existing(path: &Path) -> Result<Db> {
     open_for_import(path)
 }
 
-/// Adds what to do about a table that exists.
+/// Adds what to do about a table that exists, or about two indexes of the same name.
 fn existing_table_hint(e: perigee_tables::Error, can_append: bool) -> Failure {
-    let kind = e.kind();
+    let (kind, in_index) = (e.kind(), e.index().is_some());
     let failure = Failure::from(e);
     match kind {
+        ErrorKind::AlreadyExists if in_index => failure.hint("give each index another name"),
         ErrorKind::AlreadyExists if can_append => failure.hint(
             "--append adds the rows to it, `perigee families DB --drop @table/NAME` removes it",
         ),

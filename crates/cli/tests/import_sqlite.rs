@@ -220,6 +220,48 @@ fn all_tables_are_imported_row_by_row() {
 }
 
 #[test]
+fn generated_index_names_differ_from_other_names() {
+    let w = TestDir::new();
+    let source = Connection::open(w.path("a.db")).unwrap();
+    let long = format!("c{}", "x".repeat(200));
+    source
+        .execute_batch(&format!(
+            "CREATE TABLE t (k TEXT PRIMARY KEY, a INT UNIQUE, b INT, \"b_c\" INT UNIQUE, c INT,
+                {long} INT, UNIQUE (b, c), UNIQUE ({long}, {long}, k, b), UNIQUE ({long}, b));
+            CREATE INDEX unique_a ON t (b);
+            CREATE INDEX primary_key ON t (c);
+            CREATE INDEX primary_key_2 ON t (a) WHERE a > 0;
+            INSERT INTO t VALUES (NULL, 1, 2, 3, 4, 5), ('k', 2, 3, 4, 5, 6)"
+        ))
+        .unwrap();
+    w.run_ok(&["import", "db", "--from-sqlite", "a.db"]);
+    let db = Db::open(w.path("db"), Options::new()).unwrap();
+    let mut indexes: Vec<String> = db
+        .dyn_table("t")
+        .unwrap()
+        .indexes()
+        .unwrap()
+        .iter()
+        .map(|i| {
+            let columns: Vec<&str> = i.columns().iter().map(|c| c.column.as_str()).collect();
+            format!("{} {}", i.name(), columns.join(",")).replace(&long, "long")
+        })
+        .collect();
+    indexes.sort();
+    let expected = [
+        "primary_key c",
+        "primary_key_2 k",
+        "unique_a b",
+        "unique_a_2 a",
+        "unique_b_c b_c",
+        "unique_b_c_2 b,c",
+        "unique_long_b long,b",
+        "unique_long_k_b long,k,b",
+    ];
+    assert_eq!(indexes, expected);
+}
+
+#[test]
 fn summary_lists_tables_and_skipped_things() {
     let w = TestDir::new();
     create_source(&w.path("app.db"), 100);

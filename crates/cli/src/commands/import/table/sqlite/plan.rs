@@ -7,7 +7,9 @@ use perigee_tables::{Column, ColumnType, IndexDef, Order, Schema, Value};
 use rusqlite::Row;
 
 use super::SqliteSource;
-use super::source_schema::{SourceKey, SourceKeyColumn, SourceTable, quote};
+use super::source_schema::{
+    SourceIndex, SourceKey, SourceKeyColumn, SourceTable, quote, unused_index_name,
+};
 use super::values::{StorageClasses, convert};
 use crate::commands::import::table::load_rows::ValuesVisitor;
 use crate::commands::import::table::report::NotImported;
@@ -135,8 +137,9 @@ impl TablePlan {
         // A key that could not become the primary key is still unique.
         if let (SourceKey::Columns(columns), true) = (&self.source.key, self.rowid_column.is_some())
         {
-            sources.push(super::source_schema::SourceIndex {
-                name: "primary_key".to_owned(),
+            let taken: Vec<String> = sources.iter().map(|i| i.name.clone()).collect();
+            sources.push(SourceIndex {
+                name: unused_index_name("primary_key", &taken),
                 unique: true,
                 columns: columns.clone(),
             });

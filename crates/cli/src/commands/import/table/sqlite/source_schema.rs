@@ -13,6 +13,9 @@ const ORDINARY: i64 = 0;
 /// `cid` in `index_xinfo`: the rowid.
 const ROWID_COLUMN: i64 = -1;
 
+/// Longest generated name of an index without its number: names have at most 255 bytes.
+const GENERATED_NAME_BYTES_MAX: usize = 240;
+
 /// A column that can be imported.
 #[derive(Clone, Debug)]
 pub struct SourceColumn {
@@ -170,7 +173,10 @@ fn read_table(
     }
     let mut indexes: Vec<SourceIndex> = Vec::new();
     let mut key_index = None;
-    for index in read_index_list(connection, &name)? {
+    let listed = read_index_list(connection, &name)?;
+    let named = listed.iter().filter(|i| i.origin == "c");
+    let mut index_names: Vec<String> = named.map(|i| i.name.clone()).collect();
+    for index in listed {
         let read = read_index_columns(connection, &index.name, &positions)?;
         match (index.origin.as_str(), read) {
             ("pk", read) => key_index = Some(read.unwrap_or_default()),
@@ -180,7 +186,7 @@ fn read_table(
             (_, Err(reason)) => skip("index", index.name, reason),
             (origin, Ok(columns_read)) => {
                 let name = match origin {
-                    "u" => constraint_name(&columns_read, &columns, &indexes),
+                    "u" => constraint_name(&columns_read, &columns, &mut index_names),
                     _ => index.name,
                 };
                 indexes.push(SourceIndex { name, unique: index.unique, columns: columns_read });
@@ -286,17 +292,33 @@ fn read_index_columns(
     Ok(Ok(columns))
 }
 
-/// Returns a name for the index of a UNIQUE constraint, which has none.
+/// Returns a name for the index of a UNIQUE constraint, which has none, and adds it to `taken`.
 fn constraint_name(
     key: &[SourceKeyColumn],
     columns: &[SourceColumn],
-    indexes: &[SourceIndex],
+    taken: &mut Vec<String>,
 ) -> String {
     let names = key.iter().filter_map(|c| c.column).map(|i| columns[i].name.as_str());
-    let base = format!("unique_{}", names.collect::<Vec<_>>().join("_"));
-    let taken = |name: &str| indexes.iter().any(|i| i.name == name);
-    let numbered = (2..).map(|n| format!("{base}_{n}"));
-    std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base)
+    let name = unused_index_name(&format!("unique_{}", names.collect::<Vec<_>>().join("_")), taken);
+    taken.push(name.clone());
+    name
+}
+
+/// Returns `base`, cut to the length of a name, or `base` with the first number from 2 that gives a
+/// name which is not taken.
+pub fn unused_index_name(base: &str, taken: &[String]) -> String {
+    let length = base.chars().scan(0, |bytes, c| {
+        *bytes += c.len_utf8();
+        (*bytes <= GENERATED_NAME_BYTES_MAX).then_some(c.len_utf8())
+    });
+    let base = &base[..length.sum()];
+    let is_taken = |name: &str| taken.iter().any(|t| t == name);
+    let (mut name, mut number) = (base.to_owned(), 1);
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{base}_{number}");
+    }
+    name
 }
 
 /// Returns true if a CREATE TABLE statement contains the keyword CHECK, which is reserved: outside
@@ -327,6 +349,14 @@ fn contains_check(sql: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn generated_names_are_unused_and_short() {
+        let taken = ["i", "i_2", "i_4"].map(str::to_owned);
+        assert_eq!(unused_index_name("i", &taken), "i_3");
+        assert_eq!(unused_index_name("j", &taken), "j");
+        assert_eq!(unused_index_name(&"潮".repeat(100), &taken), "潮".repeat(80));
+    }
 
     #[test]
     fn check_constraints_are_found_outside_quotes_and_comments() {

@@ -1,11 +1,13 @@
-//! `perigee export`: writes entries to files, JSON lines or CSV. This module defines the arguments
+//! `perigee export`: writes entries to files, JSON lines or CSV, and rows of tables. This module defines the arguments
 //! and selects the format.
 //!
 //! Submodules: `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
-//! lines, CSV), `table` (rows of a table).
+//! lines, CSV), `table` (rows of a table), `parquet` (the same as Parquet).
 
 mod rows;
 mod table;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod safe_path;
 mod tree;
 
@@ -30,15 +32,16 @@ Examples:
   perigee export ./db | gzip > db.jsonl.gz
   perigee export ./db people.csv --table people    `perigee import --table` reads it back
   perigee export ./db --table people | jq .name
+  perigee export ./db people.parquet --table people    if the build supports it
 
 Keys that are not safe as paths (absolute, with .. or NUL) or that collide with another key are \
 refused and counted.
 
-With --table the rows of a table are written in key order, to CSV or JSON lines. CSV: NULL is an \
-empty cell, the empty text is \"\"; times are RFC 3339, bytes base64. Types, indexes and time to \
-live are not in the file: `perigee tables DB NAME --json` writes them for `import --schema`.";
+With --table the rows of a table are written in key order, to CSV, JSON lines or Parquet. CSV: NULL \
+is an empty cell, the empty text is \"\"; times are RFC 3339, bytes base64. Key, indexes and time to \
+live are not in the file, types only in Parquet: `perigee tables DB NAME --json` writes them for `import --schema`.";
 
-/// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines or CSV
+/// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines, CSV or Parquet
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
@@ -47,7 +50,8 @@ pub struct ExportArgs {
     /// A new or empty directory, a new file, or - for stdout
     #[arg(default_value = "-", value_name = "TARGET")]
     target: PathBuf,
-    /// Output format (default: by the extension .jsonl or .csv; JSON lines on stdout; else tree)
+    /// Output format (default: by the extension .jsonl, .csv or .parquet; JSON lines on stdout; else
+    /// tree)
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write the rows of this table
@@ -74,6 +78,8 @@ enum Format {
     Jsonl,
     /// Columns key and value, with \xNN escapes; with --table its columns
     Csv,
+    /// Apache Parquet, only with --table and in builds with the feature `parquet`
+    Parquet,
 }
 
 /// Counts of an export.
@@ -95,15 +101,21 @@ pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
         return Err(Failure::usage("a tree of files cannot be written to stdout")
             .hint("specify a directory, or --format jsonl"));
     }
+    if format == Format::Parquet {
+        return Err(Failure::usage("only the rows of a table can be written as Parquet")
+            .hint("specify a table with --table NAME, or --format jsonl or csv"));
+    }
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;
     let mut cursor = args.family.open_family(&db)?.cursor_within(bounds)?;
     cursor.seek_to_first()?;
     let counts = match format {
         Format::Tree => tree::export(&mut cursor, &args.target, args.strict)?,
-        Format::Jsonl | Format::Csv => write_target(&args.target, out, |writer| {
-            rows::export(&mut cursor, format == Format::Csv, writer)
-        })?,
+        Format::Jsonl | Format::Csv | Format::Parquet => {
+            write_target(&args.target, out, |writer| {
+                rows::export(&mut cursor, format == Format::Csv, writer)
+            })?
+        }
     };
     db.close()?;
     if to_stdout { Ok(0) } else { print_summary(&counts, out) }
@@ -115,6 +127,7 @@ fn format_of_target(target: &Path) -> Format {
     match extension.as_str() {
         "jsonl" | "ndjson" => Format::Jsonl,
         "csv" => Format::Csv,
+        "parquet" => Format::Parquet,
         _ if target.as_os_str() == "-" => Format::Jsonl,
         _ => Format::Tree,
     }
@@ -124,10 +137,15 @@ fn format_of_target(target: &Path) -> Format {
 fn write_target<T>(
     target: &Path,
     out: &mut Output,
-    write: impl FnOnce(&mut dyn Write) -> Result<T>,
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T>,
 ) -> Result<T> {
     if target.as_os_str() == "-" {
-        return write(out);
+        out.flush()?;
+        // Not `out`, which cannot be sent to another thread, as the Parquet library requires.
+        let mut writer = BufWriter::with_capacity(256 << 10, std::io::stdout());
+        let written = write(&mut writer)?;
+        writer.flush()?;
+        return Ok(written);
     }
     let file = File::create_new(target).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
@@ -171,6 +189,7 @@ mod tests {
         assert_eq!(f("-"), Format::Jsonl);
         assert_eq!(f("a.jsonl"), Format::Jsonl);
         assert_eq!(f("a.CSV"), Format::Csv);
+        assert_eq!(f("a.parquet"), Format::Parquet);
         assert_eq!(f("out"), Format::Tree);
         assert_eq!(f("out.d"), Format::Tree);
     }

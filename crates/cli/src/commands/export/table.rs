@@ -1,5 +1,5 @@
-//! Writes the rows of a table as JSON lines or CSV. `table_formats::value_text` defines how values
-//! are written.
+//! Writes the rows of a table as JSON lines or CSV, or as Parquet (`parquet`).
+//! `table_formats::value_text` defines how values are written as text.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
@@ -21,7 +21,11 @@ pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
     let format = args.format.unwrap_or_else(|| super::format_of_target(&args.target));
     if format == Format::Tree {
         return Err(Failure::usage("rows of a table cannot be written as a tree of files")
-            .hint("specify a file that ends in .csv or .jsonl, or --format"));
+            .hint("specify a file that ends in .csv, .jsonl or .parquet, or --format"));
+    }
+    #[cfg(not(feature = "parquet"))]
+    if format == Format::Parquet {
+        return Err(Failure::missing_feature("write Parquet files", "parquet"));
     }
     let db = args.database.open_read_only()?;
     let table = db.dyn_table(name).map_err(|e| match e.kind() {
@@ -30,8 +34,11 @@ pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
     })?;
     let expected = db.tables()?.iter().find(|t| t.name == name).map_or(0, |t| t.rows);
     let schema = table.schema();
-    let rows =
-        write_target(&args.target, out, |writer| write_rows(&table, format, expected, writer))?;
+    let rows = write_target(&args.target, out, |writer| match format {
+        #[cfg(feature = "parquet")]
+        Format::Parquet => super::parquet::write_rows(&table, writer),
+        _ => write_rows(&table, format, expected, writer),
+    })?;
     db.close()?;
     if to_stdout { Ok(0) } else { print_summary(args, name, &schema, rows, out) }
 }

@@ -39,11 +39,23 @@ pub fn define_table(args: &DefinitionArgs, rows: &RowSource) -> Result<TableDefi
             None => inferred_column(name, evidence),
         });
     }
-    let new = args.columns.iter().filter(|c| !row_columns.iter().any(|(name, _)| *name == c.name));
-    columns.extend(new.cloned());
-    let key = key_columns(args.key.as_deref(), &columns, rows.is_json())?;
+    complete_definition(args, columns, &row_columns, rows.is_json())
+}
+
+/// Adds the given columns that the rows lack, and key and indexes. `row_columns` is empty if the
+/// types were not inferred.
+pub fn complete_definition(
+    args: &DefinitionArgs,
+    mut columns: Vec<Column>,
+    row_columns: &[(String, ColumnEvidence)],
+    json: bool,
+) -> Result<TableDefinition> {
+    let is_new = |c: &&Column| !columns.iter().any(|known| known.name == c.name);
+    let new: Vec<Column> = args.columns.iter().filter(is_new).cloned().collect();
+    columns.extend(new);
+    let key = key_columns(args.key.as_deref(), &columns, json)?;
     for (name, _) in &key {
-        check_key_column(name, &columns, &row_columns)?;
+        check_key_column(name, &columns, row_columns)?;
     }
     let schema = columns.into_iter().fold(Schema::new(), Schema::add);
     let schema =
@@ -85,7 +97,7 @@ fn infer_columns(args: &DefinitionArgs, rows: &RowSource) -> Result<Vec<(String,
 
 /// Returns the columns of the key: the given ones, otherwise the first column, in JSON lines the
 /// field `id` or `key`.
-fn key_columns(
+pub fn key_columns(
     requested: Option<&str>,
     columns: &[Column],
     json: bool,

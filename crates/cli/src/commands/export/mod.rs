@@ -1,5 +1,5 @@
-//! `perigee export`: writes entries to files, JSON lines or CSV, and rows of tables. This module defines the arguments
-//! and selects the format.
+//! `perigee export`: writes entries to files, JSON lines or CSV, and rows of tables to JSON lines,
+//! CSV or Parquet. This module defines the arguments and selects the format.
 //!
 //! Submodules: `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
 //! lines, CSV), `table` (rows of a table), `parquet` (the same as Parquet).

@@ -231,7 +231,11 @@ mod with_parquet {
             " and a.parquet row ",
             &["import", "db", "a.parquet", "a.parquet", "--table", "twice"],
         );
-        w.run_ok(&["import", "db", "b.parquet", "--table", "u", "--append"]);
+        w.write("c.csv", b"id,m\n4,1.5\n");
+        w.run_ok(&["import", "db", "c.csv", "--table", "v"]);
+        w.run_ok(&["export", "db", "c.parquet", "--table", "v"]);
+        w.run_ok(&append("c.parquet"));
+        assert!(lines(&w, "db", "both").ends_with("\n{\"id\":4,\"n\":null,\"m\":1.5}\n"));
     }
 
     #[test]

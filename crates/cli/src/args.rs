@@ -39,11 +39,11 @@ pub struct Args {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Read files, CSV, TSV, JSON lines or a SQLite database into entries or tables
+    /// Read files, CSV, TSV, JSON lines, Parquet or a SQLite database into entries or tables
     Import(Box<import::ImportArgs>),
     /// Read the same inputs as `import`, but as one atomic bulk load, which is faster
     Load(load::LoadArgs),
-    /// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines or CSV
+    /// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines, CSV or Parquet
     Export(export::ExportArgs),
     /// Print the value of a key, byte for byte
     Get(get::GetArgs),

@@ -71,6 +71,20 @@ impl Failure {
         Self::plain(EXIT_ERROR, "usage", message.to_string())
     }
 
+    /// Creates the error for what this build of the tool cannot do; `action` is such as "read SQLite
+    /// databases".
+    #[cfg(not(all(
+        feature = "sqlite",
+        feature = "parquet",
+        feature = "lmdb",
+        feature = "rocksdb"
+    )))]
+    pub fn missing_feature(action: &str, feature: &str) -> Failure {
+        Self::usage(format!("this build cannot {action}: it lacks the feature `{feature}`")).hint(
+            format!("build it with `cargo build --release -p perigee-cli --features {feature}`"),
+        )
+    }
+
     /// Creates the failure for a key that was not found.
     pub fn missing(key: &[u8]) -> Failure {
         Self::plain(EXIT_MISSING, "key not found", format!("no such key: {}", escape(key)))

@@ -24,11 +24,30 @@ mod text;
 use clap::Parser;
 use failure::Failure;
 use output::Output;
+use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
+thread_local! {
+    /// True while this thread calls a library whose panics are converted to errors.
+    static PANICS_ARE_ERRORS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function that converts panics of a library to errors, without printing them.
+#[cfg(feature = "parquet")]
+fn with_panics_as_errors<T>(call: impl FnOnce() -> T) -> T {
+    PANICS_ARE_ERRORS.set(true);
+    let result = call();
+    PANICS_ARE_ERRORS.set(false);
+    result
+}
+
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(|info| eprintln!("{}", panic_line(&info.to_string()))));
+    panic::set_hook(Box::new(|info| {
+        if !PANICS_ARE_ERRORS.get() {
+            eprintln!("{}", panic_line(&info.to_string()));
+        }
+    }));
     match panic::catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => ExitCode::from(code),
         Err(_) => ExitCode::from(failure::EXIT_ERROR),

@@ -7,10 +7,14 @@ use std::time::{Duration, Instant};
 
 /// Jobs shorter than this show no progress.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
+/// Items between two updates of a bar.
+const ITEMS_PER_UPDATE: u64 = 1024;
 
 /// A progress bar that appears after [`QUIET_PERIOD`].
 pub struct Progress {
     bar: ProgressBar,
+    /// Calls of [`Progress::count_item`].
+    items: u64,
     started: Instant,
     visible: bool,
 }
@@ -42,7 +46,7 @@ impl Progress {
         let style = ProgressStyle::with_template(template).expect("the templates above are valid");
         bar.set_style(style);
         bar.set_message(what);
-        Progress { bar, started: Instant::now(), visible: false }
+        Progress { bar, items: 0, started: Instant::now(), visible: false }
     }
 
     /// Sets how much of the total is done.
@@ -54,6 +58,14 @@ impl Progress {
         {
             self.visible = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+        }
+    }
+
+    /// Counts an item. Updates the bar only once per [`ITEMS_PER_UPDATE`].
+    pub fn count_item(&mut self) {
+        self.items += 1;
+        if self.items.is_multiple_of(ITEMS_PER_UPDATE) {
+            self.set_position(self.items);
         }
     }
 

@@ -136,7 +136,7 @@ impl Formatter for EscapingFormatter {
 }
 
 /// Writes a JSON document on one line, without a line break at the end.
-pub fn write_json(value: &Value, out: &mut impl Write) -> io::Result<()> {
+pub fn write_json(value: &Value, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
     Ok(serde::Serialize::serialize(value, &mut Serializer::with_formatter(out, EscapingFormatter))?)
 }
 

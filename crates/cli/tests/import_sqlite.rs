@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::TestDir;
+use common::{Random, TestDir, format_columns};
 use perigee::{Db, Options};
 use perigee_tables::{ColumnType, TableDb, Value};
 use rusqlite::Connection;
@@ -150,16 +150,6 @@ fn assert_same_rows(db: &Db, table: &str, source: &Connection, query: &str) {
     }
 }
 
-fn columns(db: &Db, table: &str) -> String {
-    let schema = db.dyn_table(table).unwrap().schema();
-    let column = |c: &perigee_tables::Column| {
-        format!("{}:{}{}", c.name, c.column_type, if c.nullable { "?" } else { "" })
-    };
-    let columns: Vec<_> = schema.columns().iter().map(column).collect();
-    let key: Vec<_> = schema.key_columns().iter().map(|k| k.column.as_str()).collect();
-    format!("{} key {}", columns.join(" "), key.join(" "))
-}
-
 #[test]
 fn all_tables_are_imported_row_by_row() {
     let w = TestDir::new();
@@ -179,14 +169,19 @@ fn all_tables_are_imported_row_by_row() {
     same("nullable_key", "SELECT rowid, * FROM nullable_key");
     same("odd \"name\"", "SELECT _rowid_, * FROM \"odd \"\"name\"\"\"");
     same("large", "SELECT rowid, * FROM large");
-    let person = "id:i64 name:text mail:text? age:i64? balance:f64? photo:bytes? score:f64? anything:bytes? flag:i64? key id";
-    assert_eq!(columns(&db, "person"), person);
-    assert_eq!(columns(&db, "visit"), "city:text day:i64 note:text? key day city");
-    assert_eq!(columns(&db, "log"), "rowid:i64 message:text? level:text? key rowid");
-    assert_eq!(columns(&db, "empty"), "a:i64? b:text c:bytes? d:f64? e:bytes? key b");
-    assert_eq!(columns(&db, "nullable_key"), "rowid:i64 k:text? v:i64? key rowid");
-    assert_eq!(columns(&db, "large"), "rowid:i64 n:text? key rowid");
-    assert!(columns(&db, "odd \"name\"").starts_with("_rowid_:i64 rowid:text?"));
+    let described = |table: &str| {
+        let table = w.run_json(&["tables", "db", table]).remove(0);
+        let key = table["key"].as_array().unwrap().iter().map(|k| k["column"].as_str().unwrap());
+        format!("{} key {}", format_columns(&table), key.collect::<Vec<_>>().join(" "))
+    };
+    let person = "id:i64,name:text,mail:text?,age:i64?,balance:f64?,photo:bytes?,score:f64?,anything:bytes?,flag:i64? key id";
+    assert_eq!(described("person"), person);
+    assert_eq!(described("visit"), "city:text,day:i64,note:text? key day city");
+    assert_eq!(described("log"), "rowid:i64,message:text?,level:text? key rowid");
+    assert_eq!(described("empty"), "a:i64?,b:text,c:bytes?,d:f64?,e:bytes? key b");
+    assert_eq!(described("nullable_key"), "rowid:i64,k:text?,v:i64? key rowid");
+    assert_eq!(described("large"), "rowid:i64,n:text? key rowid");
+    assert!(described("odd \"name\"").starts_with("_rowid_:i64,rowid:text?"));
 
     let indexes = |table: &str| {
         let all = db.dyn_table(table).unwrap().indexes().unwrap();
@@ -225,6 +220,48 @@ fn all_tables_are_imported_row_by_row() {
 }
 
 #[test]
+fn generated_index_names_differ_from_other_names() {
+    let w = TestDir::new();
+    let source = Connection::open(w.path("a.db")).unwrap();
+    let long = format!("c{}", "x".repeat(200));
+    source
+        .execute_batch(&format!(
+            "CREATE TABLE t (k TEXT PRIMARY KEY, a INT UNIQUE, b INT, \"b_c\" INT UNIQUE, c INT,
+                {long} INT, UNIQUE (b, c), UNIQUE ({long}, {long}, k, b), UNIQUE ({long}, b));
+            CREATE INDEX unique_a ON t (b);
+            CREATE INDEX primary_key ON t (c);
+            CREATE INDEX primary_key_2 ON t (a) WHERE a > 0;
+            INSERT INTO t VALUES (NULL, 1, 2, 3, 4, 5), ('k', 2, 3, 4, 5, 6)"
+        ))
+        .unwrap();
+    w.run_ok(&["import", "db", "--from-sqlite", "a.db"]);
+    let db = Db::open(w.path("db"), Options::new()).unwrap();
+    let mut indexes: Vec<String> = db
+        .dyn_table("t")
+        .unwrap()
+        .indexes()
+        .unwrap()
+        .iter()
+        .map(|i| {
+            let columns: Vec<&str> = i.columns().iter().map(|c| c.column.as_str()).collect();
+            format!("{} {}", i.name(), columns.join(",")).replace(&long, "long")
+        })
+        .collect();
+    indexes.sort();
+    let expected = [
+        "primary_key c",
+        "primary_key_2 k",
+        "unique_a b",
+        "unique_a_2 a",
+        "unique_b_c b_c",
+        "unique_b_c_2 b,c",
+        "unique_long_b long,b",
+        "unique_long_k_b long,k,b",
+    ];
+    assert_eq!(indexes, expected);
+}
+
+#[test]
 fn summary_lists_tables_and_skipped_things() {
     let w = TestDir::new();
     create_source(&w.path("app.db"), 100);
@@ -236,7 +273,9 @@ fn summary_lists_tables_and_skipped_things() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    w.run_failing(2, "strict", &["import", "db2", "--from-sqlite", "app.db", "--strict"]);
+    let strict = ["import", "db2", "--from-sqlite", "app.db", "--strict"];
+    w.run_failing(2, "strict", &strict);
+    w.run_failing(2, "the values have several types", &strict);
     assert!(!w.path("db2").exists(), "nothing is created if the source is refused");
     w.run_ok(&[
         "import",
@@ -265,7 +304,7 @@ fn summary_lists_tables_and_skipped_things() {
 }
 
 #[test]
-fn database_in_use_is_read_in_one_snapshot() {
+fn uncommitted_rows_are_not_imported() {
     let w = TestDir::new();
     let source = Connection::open(w.path("live.db")).unwrap();
     source
@@ -309,7 +348,9 @@ fn other_files_are_refused() {
     }
     w.write("damaged.db", &damaged);
     import("damaged.db", 2, "damaged");
-    drop(Connection::open(w.path("bare.db")).unwrap().execute_batch("CREATE VIEW v AS SELECT 1"));
+    let bare = Connection::open(w.path("bare.db")).unwrap();
+    bare.execute_batch("CREATE VIEW v AS SELECT 1").unwrap();
+    drop(bare);
     import("bare.db", 2, "has no tables");
     w.run_failing(
         2,
@@ -348,23 +389,14 @@ fn values_that_do_not_fit_name_table_rowid_and_column() {
     assert_eq!(w.run_ok(&["families", "db"]), "default\n");
 }
 
-/// A linear congruential generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-    fn value(&mut self, classes: u64) -> SqliteValue {
-        match self.below(classes) {
-            0 => SqliteValue::Null,
-            1 => SqliteValue::Integer(self.below(1 << 31) as i64 - (1 << 30)),
-            2 => SqliteValue::Real(self.below(1 << 31) as f64 / 64.0 - 1e6),
-            3 => SqliteValue::Text(format!("'潮\0\"{}", self.below(1000))),
-            _ => SqliteValue::Blob((0..self.below(40)).map(|b| b as u8).collect()),
-        }
+/// Returns a random value of one of the first `classes` storage classes.
+fn random_value(random: &mut Random, classes: u64) -> SqliteValue {
+    match random.below(classes) {
+        0 => SqliteValue::Null,
+        1 => SqliteValue::Integer(random.below(1 << 31) as i64 - (1 << 30)),
+        2 => SqliteValue::Real(random.below(1 << 31) as f64 / 64.0 - 1e6),
+        3 => SqliteValue::Text(format!("'潮\0\"{}", random.below(1000))),
+        _ => SqliteValue::Blob((0..random.below(40)).map(|b| b as u8).collect()),
     }
 }
 
@@ -389,7 +421,8 @@ fn random_tables_are_imported_row_by_row() {
         source.execute_batch(&sql).unwrap();
         source.execute_batch("CREATE INDEX i ON t (c0 DESC, k); BEGIN").unwrap();
         for i in 0..400i64 {
-            let mut row: Vec<SqliteValue> = classes.iter().map(|c| random.value(*c)).collect();
+            let mut row: Vec<SqliteValue> =
+                classes.iter().map(|c| random_value(&mut random, *c)).collect();
             row.push(SqliteValue::Integer(i * 7919 % 400));
             let marks = vec!["?"; row.len()].join(", ");
             let insert = format!("INSERT INTO t VALUES ({marks})");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::TestDir;
+use common::{TestDir, format_columns};
 use serde_json::Value as Json;
 use std::io::Write;
 use std::process::Stdio;
@@ -27,14 +27,8 @@ fn table(w: &TestDir, db: &str, name: &str) -> Json {
     w.run_json(&["tables", db, name]).remove(0)
 }
 
-/// Returns the columns of a table in the notation of `--columns`.
 fn columns(w: &TestDir, db: &str, name: &str) -> String {
-    let table = table(w, db, name);
-    let column = |c: &Json| {
-        let nullable = if c["nullable"] == true { "?" } else { "" };
-        format!("{}:{}{nullable}", c["name"].as_str().unwrap(), c["type"].as_str().unwrap())
-    };
-    table["columns"].as_array().unwrap().iter().map(column).collect::<Vec<_>>().join(",")
+    format_columns(&table(w, db, name))
 }
 
 #[test]
@@ -205,6 +199,9 @@ fn bad_rows_are_refused_with_line_and_column() {
     );
     refused("a.csv", b"id,n\n1,1\n", &["--key", "id,id"], "contains the column twice");
     refused("a.csv", b"id,n\n1,1\n", &["--index", "i=m"], "no such column");
+    let two = ["--index", "i=n", "--unique-index", "i=id"];
+    let e = refused("a.csv", b"id,n\n1,1\n", &two, "an index of this name");
+    assert_eq!(e["hint"], "give each index another name");
     refused("a.csv", b"id,n\n1,1\n", &["--columns", "n:int"], "there is no type \"int\"");
     refused("a.csv", b"a\0b\n1\n", &[], "NUL");
     refused("a.csv", b"id,n\n1,1\n", &["--table", "u"], "only with --from-sqlite");
@@ -266,12 +263,9 @@ fn interrupted_import_leaves_nothing_visible() {
         ["import", "db", "-", "--format", "csv", "--table", "t", "--columns", "id:i64,n:text"];
     let mut child = w.command().args(args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    writeln!(stdin, "id,n").unwrap();
-    for id in 0..200_000 {
-        writeln!(stdin, "{id},value {id}").unwrap();
-    }
-    stdin.flush().unwrap();
-    // The tool has read most of the rows, because the pipe is full.
+    let rows: String = (0..200_000).map(|id| format!("{id},value {id}\n")).collect();
+    stdin.write_all(format!("id,n\n{rows}").as_bytes()).unwrap();
+    // The tool has read most of the rows, because the pipe holds only the last 64 KiB.
     child.kill().unwrap();
     child.wait().unwrap();
     let names = w.run_json(&["tables", "db"])[0]["tables"].as_array().unwrap().len();

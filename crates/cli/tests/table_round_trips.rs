@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::TestDir;
+use common::{Random, TestDir};
 use perigee::{Db, Options};
 use perigee_tables::{
     Column, ColumnType, IndexDef, Order, Schema, StagedTable, TableDb, Timestamp, Uuid, Value,
@@ -12,21 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A linear congruential generator.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 ^ self.0 >> 29
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
     fn bits(&mut self) -> u128 {
         let bits = u128::from(self.next()) << 64 | u128::from(self.next());
         bits >> self.below(128)

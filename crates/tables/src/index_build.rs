@@ -243,7 +243,10 @@ fn register_index(schema: &mut StoredSchema, def: &IndexDef) -> Result<(u32, boo
     let number = (FIRST_INDEX_NUMBER..).take(INDEXES_MAX).find(is_free);
     let number = number.ok_or_else(|| Error::invalid("the table has too many indexes"))?;
     let id = schema.next_index_id;
-    schema.next_index_id += 1;
+    let next = id.checked_add(1);
+    let too_often =
+        || Error::invalid("indexes were created too often: copy the rows to a new table");
+    schema.next_index_id = next.ok_or_else(too_often)?;
     schema.indexes.push(StoredIndex {
         number,
         id,

@@ -95,6 +95,7 @@ mod index_build;
 mod load;
 mod feed;
 mod database;
+mod fuzz;
 #[cfg(test)]
 mod testing;
 
@@ -110,6 +111,8 @@ pub use column::{ColumnValue, KeyValue};
 pub use database::{IndexState, TableDb, TableInfo};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{RowChange, RowEvent, RowFeed};
+#[doc(hidden)]
+pub use fuzz::{fuzz_row, fuzz_schema, row_sample, schema_sample};
 pub use index_reads::{IndexIter, TableIndex};
 pub use key::{FullKey, IndexPrefix, KeyPart, KeyPrefix, PrimaryKey};
 pub use load::staged::StagedTable;

@@ -31,6 +31,9 @@ pub const BATCH_ROWS_DEFAULT: usize = 8192;
 /// Stored bytes of the rows after which a record batch ends; less than 2^31 with the largest row.
 #[cfg(feature = "arrow")]
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Memory of a row group after which it is written to a Parquet file.
+#[cfg(feature = "parquet")]
+pub const PARQUET_GROUP_BYTES_MAX: usize = 64 << 20;
 
 const _: () = assert!(INDEXES_MAX + 2 <= 250, "index numbers are single bytes below 250");
 const _: () = assert!(KEY_COLUMNS_MAX <= INDEX_COLUMNS_MAX, "an index can cover the key");

@@ -241,6 +241,16 @@ impl ColumnType {
     pub(crate) fn from_code(code: u8) -> Option<ColumnType> {
         ColumnType::ALL.iter().copied().find(|t| t.code() == code)
     }
+    /// Returns the type with this [`name`](ColumnType::name).
+    ///
+    /// ```
+    /// # use perigee_tables::ColumnType;
+    /// assert_eq!(ColumnType::from_name("u32"), Some(ColumnType::U32));
+    /// assert_eq!(ColumnType::from_name("u33"), None);
+    /// ```
+    pub fn from_name(name: &str) -> Option<ColumnType> {
+        ColumnType::ALL.iter().copied().find(|t| t.name() == name)
+    }
 }
 
 /// Formats as [`ColumnType::name`].

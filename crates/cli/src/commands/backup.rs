@@ -5,6 +5,7 @@ use crate::failure::{EXIT_DAMAGED, Result};
 use crate::output::{Output, table};
 use crate::progress::Progress;
 use crate::size;
+use crate::table_formats::rfc3339::{EPOCH_DAY, date_of_day};
 use clap::{Args, Subcommand};
 use perigee::backup::{BackupDamage, BackupDir, BackupInfo, BackupOptions};
 use serde_json::{Value, json};
@@ -165,16 +166,9 @@ fn info_json(g: &BackupInfo) -> Value {
 /// proleptic Gregorian calendar.
 fn utc_date(ms: u64) -> String {
     let (days, second) = ((ms / 86_400_000) as i64, ms / 1000 % 86_400);
-    let shifted = days + 719_468;
-    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let in_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * in_year + 2) / 153;
-    let date = in_year - (153 * month + 2) / 5 + 1;
-    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year + era * 400 + carry;
+    let (year, month, day) = date_of_day(days + EPOCH_DAY);
     let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
 }
 
 fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {

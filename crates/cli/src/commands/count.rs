@@ -14,9 +14,6 @@ Examples:
   perigee count ./db
   perigee count ./db --prefix photos/ --json     {\"count\":1234,\"key_bytes\":56789}";
 
-/// Entries between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 4096;
-
 /// Count entries
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -42,9 +39,7 @@ pub fn run(args: &CountArgs, out: &mut Output) -> Result<u8> {
     while cursor.is_valid() {
         count += 1;
         key_bytes += cursor.key().len() as u64;
-        if count.is_multiple_of(PROGRESS_INTERVAL) {
-            progress.set_position(count);
-        }
+        progress.count_item();
         cursor.next()?;
     }
     drop(progress);

@@ -42,7 +42,7 @@ pub struct LoadArgs {
 
 /// Loads all inputs and prints a summary.
 pub fn run(args: &LoadArgs, out: &mut Output) -> Result<u8> {
-    let inputs = args.input.paths_with_formats()?;
+    let inputs = args.input.entry_paths()?;
     let started = Instant::now();
     let db = args.database.open_or_create(Durability::None)?;
     let family = args.input.family.open_or_create_family(&db)?;

@@ -22,8 +22,8 @@ Examples:
   perigee import ./other --table people --schema people.schema.json people.csv
 
 Numbers of rows and bytes are estimates. An index in the state `building` is maintained, but \
-cannot be read until its build is run again. Tables are stored in column families named @table/NAME; `perigee sst` and `perigee levels` show \
-their files.";
+cannot be read until its build is run again. Tables are stored in column families named \
+@table/NAME; `perigee sst` and `perigee levels` show their files.";
 
 /// List the tables with columns, keys, indexes, rows and bytes, or describe one table
 #[derive(Args, Debug)]

@@ -117,16 +117,14 @@ pub fn run_transfer(
     let db = create_target(target, &families)?;
     let mut loaded = Vec::new();
     let mut progress = Progress::items("importing", total_estimate(&families));
-    let mut seen = 0;
     for (n, family) in families.iter().enumerate() {
-        loaded.push(load_family(source, n, family, &db, started_ms, &mut seen, &mut progress)?);
+        loaded.push(load_family(source, n, family, &db, started_ms, &mut progress)?);
     }
     drop(progress);
     let mut progress = Progress::items("comparing", loaded.iter().map(|t| 2 * t.count()).sum());
     let mut transfers = Vec::new();
-    let mut seen = 0;
     for (n, (family, first)) in families.iter().zip(&loaded).enumerate() {
-        transfers.push(compare_family(source, n, family, &db, first, &mut seen, &mut progress)?);
+        transfers.push(compare_family(source, n, family, &db, first, &mut progress)?);
     }
     db.admin().flush()?;
     db.sync()?;
@@ -195,7 +193,6 @@ fn load_family(
     family: &SourceFamily,
     db: &Db,
     started_ms: u64,
-    seen: &mut u64,
     progress: &mut Progress,
 ) -> Result<EntryDigest> {
     let mut load: BulkLoad = db.family(&family.name)?.bulk_load()?;
@@ -207,10 +204,7 @@ fn load_family(
         };
         put.map_err(|error| with_entry(error, family, e.key))?;
         digest.add(e);
-        *seen += 1;
-        if seen.is_multiple_of(1024) {
-            progress.set_position(*seen);
-        }
+        progress.count_item();
         Ok(())
     })?;
     load.finish()?;
@@ -223,19 +217,12 @@ fn compare_family(
     family: &SourceFamily,
     db: &Db,
     first: &EntryDigest,
-    seen: &mut u64,
     progress: &mut Progress,
 ) -> Result<FamilyTransfer> {
-    let mut step = |progress: &mut Progress| {
-        *seen += 1;
-        if seen.is_multiple_of(1024) {
-            progress.set_position(*seen);
-        }
-    };
     let mut second = first.new_like();
     source.for_each_entry(n, ReadPass::Second, &mut |e| {
         second.add(e);
-        step(progress);
+        progress.count_item();
         Ok(())
     })?;
     let mut target = first.new_like();
@@ -245,7 +232,7 @@ fn compare_family(
         let expires_at_ms = cursor.expires_at_ms();
         let (key, value) = cursor.entry()?;
         target.add(SourceEntry { key, value, expires_at_ms });
-        step(progress);
+        progress.count_item();
         cursor.next()?;
     }
     let ended_ms = now_ms();

@@ -6,7 +6,7 @@ use perigee_tables::Timestamp;
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
 /// Days from 0000-01-01 to 1970-01-01.
-const EPOCH_DAY: i64 = 719_528;
+pub const EPOCH_DAY: i64 = 719_528;
 /// Days before each month in a year that is not a leap year.
 const DAYS_BEFORE_MONTH: [i64; 13] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365];
 
@@ -26,7 +26,7 @@ fn days_before_month(year: i64, month: usize) -> i64 {
 }
 
 /// Returns year, month and day of a day, counted from 0000-01-01.
-fn date_of_day(day: i64) -> (i64, usize, i64) {
+pub fn date_of_day(day: i64) -> (i64, usize, i64) {
     let mut year = (day * 400).div_euclid(146_097);
     while days_before_year(year) > day {
         year -= 1;

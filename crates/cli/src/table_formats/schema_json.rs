@@ -97,8 +97,8 @@ fn parse_definition(value: &Value) -> Parsed<TableDefinition> {
 
 fn parse_column(value: &Value) -> Parsed<Column> {
     let (name, type_name) = (text(value, "name")?, text(value, "type")?);
-    let column_type = ColumnType::ALL.iter().find(|t| t.name() == type_name);
-    let column_type = *column_type.ok_or_else(|| format!("there is no type {type_name:?}"))?;
+    let column_type = ColumnType::from_name(type_name)
+        .ok_or_else(|| format!("there is no type {type_name:?}"))?;
     let mut column = Column::new(name, column_type);
     if value["nullable"] == true {
         column = column.nullable();

@@ -24,9 +24,8 @@ fn parse_column(text: &str) -> Result<Column> {
         Some(type_name) => (type_name, true),
         None => (type_name, false),
     };
-    let column_type = ColumnType::ALL.iter().find(|t| t.name() == type_name);
-    let column_type =
-        *column_type.ok_or_else(|| invalid(format!("there is no type {type_name:?}")))?;
+    let column_type = ColumnType::from_name(type_name)
+        .ok_or_else(|| invalid(format!("there is no type {type_name:?}")))?;
     let column = Column::new(name, column_type);
     Ok(if nullable { column.nullable() } else { column })
 }

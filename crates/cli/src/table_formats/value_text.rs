@@ -15,6 +15,7 @@ use crate::text::write_json;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use perigee_tables::{ColumnType, Value};
+use std::str::FromStr;
 
 use super::rfc3339;
 
@@ -66,41 +67,31 @@ pub fn preview(text: &str) -> String {
     }
 }
 
-fn parse_number<T: std::str::FromStr>(text: &str) -> std::result::Result<T, ()> {
-    text.parse().map_err(|_| ())
-}
-
-fn parse_f64(text: &str) -> std::result::Result<f64, ()> {
+/// Parses a float; `None` for a number that is out of range, because only `inf` is infinity.
+fn parse_float<F: FromStr + Copy + Into<f64>>(
+    text: &str,
+    from_bits: fn(&str) -> Option<F>,
+) -> Option<F> {
     if let Some(bits) = text.strip_prefix("NaN:") {
-        let value = u64::from_str_radix(bits, 16).map(f64::from_bits).map_err(|_| ())?;
-        return if value.is_nan() { Ok(value) } else { Err(()) };
+        return from_bits(bits).filter(|v| (*v).into().is_nan());
     }
-    let value: f64 = parse_number(text)?;
-    if value.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
-        Err(())
-    } else {
-        Ok(value)
-    }
+    let has_digit = text.contains(|c: char| c.is_ascii_digit());
+    text.parse().ok().filter(|v: &F| !(has_digit && (*v).into().is_infinite()))
 }
 
-fn parse_f32(text: &str) -> std::result::Result<f32, ()> {
-    if let Some(bits) = text.strip_prefix("NaN:") {
-        let value = u32::from_str_radix(bits, 16).map(f32::from_bits).map_err(|_| ())?;
-        return if value.is_nan() { Ok(value) } else { Err(()) };
-    }
-    let value: f32 = parse_number(text)?;
-    if value.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
-        Err(())
-    } else {
-        Ok(value)
-    }
+fn parse_f32(text: &str) -> Option<f32> {
+    parse_float(text, |bits| u32::from_str_radix(bits, 16).ok().map(f32::from_bits))
 }
 
-fn parse_bool(text: &str) -> std::result::Result<bool, ()> {
+fn parse_f64(text: &str) -> Option<f64> {
+    parse_float(text, |bits| u64::from_str_radix(bits, 16).ok().map(f64::from_bits))
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
     match text {
-        "true" | "TRUE" | "True" | "1" => Ok(true),
-        "false" | "FALSE" | "False" | "0" => Ok(false),
-        _ => Err(()),
+        "true" | "TRUE" | "True" | "1" => Some(true),
+        "false" | "FALSE" | "False" | "0" => Some(false),
+        _ => None,
     }
 }
 
@@ -108,25 +99,25 @@ fn parse_bool(text: &str) -> std::result::Result<bool, ()> {
 pub fn parse_text(column_type: ColumnType, text: &str) -> ParseResult {
     let parsed = match column_type {
         ColumnType::Bool => parse_bool(text).map(Value::Bool),
-        ColumnType::I8 => parse_number(text).map(Value::I8),
-        ColumnType::I16 => parse_number(text).map(Value::I16),
-        ColumnType::I32 => parse_number(text).map(Value::I32),
-        ColumnType::I64 => parse_number(text).map(Value::I64),
-        ColumnType::I128 => parse_number(text).map(Value::I128),
-        ColumnType::U8 => parse_number(text).map(Value::U8),
-        ColumnType::U16 => parse_number(text).map(Value::U16),
-        ColumnType::U32 => parse_number(text).map(Value::U32),
-        ColumnType::U64 => parse_number(text).map(Value::U64),
-        ColumnType::U128 => parse_number(text).map(Value::U128),
+        ColumnType::I8 => text.parse().ok().map(Value::I8),
+        ColumnType::I16 => text.parse().ok().map(Value::I16),
+        ColumnType::I32 => text.parse().ok().map(Value::I32),
+        ColumnType::I64 => text.parse().ok().map(Value::I64),
+        ColumnType::I128 => text.parse().ok().map(Value::I128),
+        ColumnType::U8 => text.parse().ok().map(Value::U8),
+        ColumnType::U16 => text.parse().ok().map(Value::U16),
+        ColumnType::U32 => text.parse().ok().map(Value::U32),
+        ColumnType::U64 => text.parse().ok().map(Value::U64),
+        ColumnType::U128 => text.parse().ok().map(Value::U128),
         ColumnType::F32 => parse_f32(text).map(Value::F32),
         ColumnType::F64 => parse_f64(text).map(Value::F64),
-        ColumnType::Timestamp => rfc3339::parse(text).map(Value::Timestamp).ok_or(()),
-        ColumnType::Uuid => parse_number(text).map(Value::Uuid),
-        ColumnType::Text => Ok(Value::Text(text.to_owned())),
-        ColumnType::Bytes => STANDARD.decode(text).map(Value::Bytes).map_err(|_| ()),
+        ColumnType::Timestamp => rfc3339::parse(text).map(Value::Timestamp),
+        ColumnType::Uuid => text.parse().ok().map(Value::Uuid),
+        ColumnType::Text => Some(Value::Text(text.to_owned())),
+        ColumnType::Bytes => STANDARD.decode(text).ok().map(Value::Bytes),
         other => return Err(format!("columns of type {other} cannot be imported")),
     };
-    parsed.map_err(|()| {
+    parsed.ok_or_else(|| {
         let expected = match column_type {
             ColumnType::Bool => " (true or false)",
             ColumnType::Timestamp => " (RFC 3339, such as 2026-03-01T12:00:00Z)",
@@ -225,6 +216,7 @@ mod tests {
             (ColumnType::I64, ""),
             (ColumnType::I64, "1.0"),
             (ColumnType::F64, "1e999"),
+            (ColumnType::F32, "-1e39"),
             (ColumnType::F64, "NaN:3ff0000000000000"),
             (ColumnType::F64, "one"),
             (ColumnType::Bool, "yes"),

@@ -1,4 +1,4 @@
-//! A temporary directory per test, and functions that run the tool in it.
+//! A temporary directory per test, functions that run the tool in it, and random numbers.
 #![allow(dead_code)]
 
 use serde_json::Value;
@@ -150,5 +150,32 @@ impl Drop for TestDir {
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.root);
         }
+    }
+}
+
+/// Returns the columns of a table, as described by `tables --json`, in the notation of `--columns`.
+pub fn format_columns(table: &Value) -> String {
+    let column = |c: &Value| {
+        let nullable = if c["nullable"] == true { "?" } else { "" };
+        format!("{}:{}{nullable}", c["name"].as_str().unwrap(), c["type"].as_str().unwrap())
+    };
+    table["columns"].as_array().unwrap().iter().map(column).collect::<Vec<_>>().join(",")
+}
+
+/// A linear congruential generator.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 ^ self.0 >> 29
+    }
+    /// Returns a number below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
     }
 }

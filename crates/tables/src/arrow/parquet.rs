@@ -4,7 +4,7 @@
 use crate::arrow::rows::rows_from_batch;
 use crate::arrow::scan::BatchIter;
 use crate::error::{Error, Result};
-use crate::limits::BATCH_ROWS_DEFAULT;
+use crate::limits::{BATCH_ROWS_DEFAULT, PARQUET_GROUP_BYTES_MAX};
 use crate::schema::Schema;
 use crate::value::Value;
 use ::parquet::arrow::ArrowWriter;
@@ -17,6 +17,7 @@ use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::reader::ChunkReader;
 use arrow_schema::SchemaRef;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Result of [`export_parquet`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,8 +37,14 @@ fn read_error(e: &ParquetError) -> Error {
     Error::invalid(format!("the Parquet file cannot be read: {e}"))
 }
 
+/// Calls a function of the Parquet library, which panics for some damaged files.
+fn catch_panic<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    let damaged = |_| Err(Error::invalid("the Parquet file cannot be read: it is damaged"));
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(damaged)
+}
+
 /// Writes the batches of a scan to a Parquet file, compressed with Snappy. The file contains the
-/// Arrow schema.
+/// Arrow schema. A row group takes at most about 80 MiB of memory.
 ///
 /// ```
 /// use perigee_tables::{BatchScan, ColumnType, ParquetRows, Schema, TableDb, export_parquet};
@@ -71,6 +78,9 @@ pub fn export_parquet(batches: BatchIter<'_>, out: impl Write + Send) -> Result<
         let batch = batch?;
         report.rows += batch.num_rows() as u64;
         writer.write(&batch).map_err(|e| write_error(&e))?;
+        if writer.memory_size() >= PARQUET_GROUP_BYTES_MAX {
+            writer.flush().map_err(|e| write_error(&e))?;
+        }
     }
     writer.finish().map_err(|e| write_error(&e))?;
     report.bytes = writer.bytes_written() as u64;
@@ -89,8 +99,10 @@ impl<F: ChunkReader + 'static> ParquetRows<F> {
     /// # Errors
     /// `InvalidArgument` if it is no Parquet file, or damaged.
     pub fn open(file: F) -> Result<ParquetRows<F>> {
-        let metadata = ArrowReaderMetadata::load(&file, Default::default());
-        Ok(ParquetRows { metadata: metadata.map_err(|e| read_error(&e))?, file })
+        let metadata = catch_panic(|| {
+            ArrowReaderMetadata::load(&file, Default::default()).map_err(|e| read_error(&e))
+        })?;
+        Ok(ParquetRows { metadata, file })
     }
     /// Returns the schema of the file, for [`Schema::from_arrow`].
     pub fn arrow_schema(&self) -> SchemaRef {
@@ -106,9 +118,10 @@ impl<F: ChunkReader + 'static> ParquetRows<F> {
     /// `InvalidArgument` if the file uses an unknown codec or encoding.
     pub fn read(self, schema: &Schema) -> Result<impl Iterator<Item = Result<Vec<Value>>>> {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file, self.metadata);
-        let reader = builder.with_batch_size(BATCH_ROWS_DEFAULT).build();
+        let builder = builder.with_batch_size(BATCH_ROWS_DEFAULT);
+        let reader = catch_panic(|| builder.build().map_err(|e| read_error(&e)))?;
         Ok(RowsOfBatches {
-            reader: reader.map_err(|e| read_error(&e))?,
+            reader,
             schema: schema.clone(),
             rows: Vec::new().into_iter(),
             ended: false,
@@ -141,10 +154,11 @@ impl Iterator for RowsOfBatches {
             if self.ended {
                 return None;
             }
-            let batch = self.reader.next()?;
-            let batch =
-                batch.map_err(|e| Error::invalid(format!("the Parquet file cannot be read: {e}")));
-            match batch.and_then(|batch| rows_from_batch(&batch, &self.schema)) {
+            let batch = catch_panic(|| {
+                let batch = self.reader.next().transpose();
+                batch.map_err(|e| Error::invalid(format!("the Parquet file cannot be read: {e}")))
+            });
+            match batch.transpose()?.and_then(|batch| rows_from_batch(&batch, &self.schema)) {
                 Ok(rows) => self.rows = rows.into_iter(),
                 Err(e) => {
                     self.ended = true;

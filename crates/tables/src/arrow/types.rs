@@ -96,16 +96,8 @@ impl Schema {
     pub fn from_arrow(arrow: &arrow_schema::Schema, key: &[&str]) -> Result<Schema> {
         let mut schema = Schema::new();
         for field in arrow.fields() {
-            let column_type = column_type_of(field).ok_or_else(|| {
-                let text = format!(
-                    "tables have no type for the Arrow type {}: leave the column out, or convert it",
-                    field.data_type()
-                );
-                Error::invalid(text).in_column(field.name())
-            })?;
-            let is_key = key.contains(&field.name().as_str());
-            let mut column = Column::new(field.name(), column_type);
-            column.nullable = field.is_nullable() && !is_key;
+            let mut column = Column::from_arrow(field)?;
+            column.nullable &= !key.contains(&field.name().as_str());
             schema.push_column(column);
         }
         for name in key {
@@ -113,6 +105,32 @@ impl Schema {
         }
         schema.validate()?;
         Ok(schema)
+    }
+}
+
+impl Column {
+    /// Returns the column for a field of an Arrow schema, as of [`Schema::from_arrow`].
+    ///
+    /// ```
+    /// use perigee_tables::{Column, ColumnType};
+    /// use arrow_schema::{DataType, Field};
+    /// let column = Column::from_arrow(&Field::new("born", DataType::Date32, true))?;
+    /// assert_eq!((column.column_type, column.nullable), (ColumnType::Timestamp, true));
+    /// # Ok::<(), perigee_tables::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if tables lack the type.
+    pub fn from_arrow(field: &Field) -> Result<Column> {
+        let column_type = column_type_of(field).ok_or_else(|| {
+            let text = format!(
+                "tables have no type for the Arrow type {}: leave the column out, or convert it",
+                field.data_type()
+            );
+            Error::invalid(text).in_column(field.name())
+        })?;
+        let column = Column::new(field.name(), column_type);
+        Ok(if field.is_nullable() { column.nullable() } else { column })
     }
 }
 

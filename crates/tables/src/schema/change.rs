@@ -91,7 +91,8 @@ impl StoredSchema {
         self.column_named(name).map(|c| c.id).ok_or_else(missing)
     }
     fn check_can_grow(&self) -> Result<()> {
-        if self.columns.len() >= COLUMNS_MAX || self.layouts.len() >= LAYOUTS_MAX {
+        let ids_end = self.next_column_id == u32::MAX;
+        if ids_end || self.columns.len() >= COLUMNS_MAX || self.layouts.len() >= LAYOUTS_MAX {
             let text = "the schema was changed too often: copy the rows to a new table";
             return Err(Error::invalid(text));
         }

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! The decoder is total, and checks every rule that later code relies on: ids are known and unique,
-//! key columns are in no layout, types of defaults fit.
+//! the next ids are unused, key columns are in no layout, types of defaults fit.
 
 use crate::error::{Error, Malformed, Result};
 use crate::limits::{COLUMNS_MAX, INDEX_COLUMNS_MAX, INDEXES_MAX, KEY_COLUMNS_MAX, LAYOUTS_MAX};
@@ -233,6 +233,10 @@ fn check_rules(schema: &StoredSchema) -> std::result::Result<(), Malformed> {
     if ids.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Malformed::Bytes("two columns have the same id"));
     }
+    let column_ids_end = ids.last().is_some_and(|id| *id >= schema.next_column_id);
+    if column_ids_end || schema.indexes.iter().any(|i| i.id >= schema.next_index_id) {
+        return Err(Malformed::Bytes("the next id of a column or index is in use"));
+    }
     let is_known = |id: ColumnId| ids.binary_search(&id.0).is_ok();
     let key_column = |k: &OrderedColumn| {
         schema.column(k.column).is_some_and(|column| !column.nullable && !column.dropped)
@@ -269,6 +273,7 @@ mod tests {
             .add(Column::new("age", ColumnType::U8).nullable().default_value(18u8))
             .ttl(Duration::from_secs(1));
         let mut stored = StoredSchema::new(&schema);
+        stored.next_index_id = 2;
         stored.indexes.push(StoredIndex {
             number: 2,
             id: 1,
@@ -283,7 +288,7 @@ mod tests {
     /// The example of docs/format/tables.md.
     #[test]
     fn schema_has_the_documented_bytes() {
-        let hex = "50545331 01000000 00 e907 04 01 \
+        let hex = "50545331 01000000 00 e907 04 02 \
                    03 01 0a 00 02 6964 02 10 00 04 6e616d65 03 07 05 03 616765 01 12 \
                    01 01 00 01 02 03 02 01 02 01 03 06 62795f616765 01 03 01";
         let digits: Vec<u32> = hex.chars().filter_map(|c| c.to_digit(16)).collect();
@@ -299,6 +304,20 @@ mod tests {
         let bytes = encode(&sample());
         assert_eq!(decode(&bytes).unwrap(), sample());
         assert_eq!(encoded_version(&bytes), Some(1));
+    }
+
+    #[test]
+    fn next_ids_must_be_unused() {
+        let (mut column, mut index) = (sample(), sample());
+        column.next_column_id = 3;
+        index.next_index_id = 1;
+        for schema in [column, index] {
+            assert!(decode(&encode(&schema)).unwrap_err().message().contains("in use"));
+        }
+        let mut last = sample();
+        last.next_column_id = u32::MAX;
+        let mut last = decode(&encode(&last)).unwrap();
+        last.add_column(&Column::new("new", ColumnType::U8).nullable()).unwrap_err();
     }
 
     #[test]

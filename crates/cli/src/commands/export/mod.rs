@@ -1,11 +1,13 @@
-//! `perigee export`: writes entries to files, JSON lines or CSV. This module defines the arguments
-//! and selects the format.
+//! `perigee export`: writes entries to files, JSON lines or CSV, and rows of tables to JSON lines,
+//! CSV or Parquet. This module defines the arguments and selects the format.
 //!
 //! Submodules: `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
-//! lines, CSV), `table` (rows of a table).
+//! lines, CSV), `table` (rows of a table), `parquet` (the same as Parquet).
 
 mod rows;
 mod table;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod safe_path;
 mod tree;
 
@@ -14,10 +16,9 @@ use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
 use crate::size;
 use clap::{Args, ValueEnum};
-use perigee::Cursor;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::scan::RangeArgs;
@@ -31,15 +32,16 @@ Examples:
   perigee export ./db | gzip > db.jsonl.gz
   perigee export ./db people.csv --table people    `perigee import --table` reads it back
   perigee export ./db --table people | jq .name
+  perigee export ./db people.parquet --table people    if the build supports it
 
 Keys that are not safe as paths (absolute, with .. or NUL) or that collide with another key are \
 refused and counted.
 
-With --table the rows of a table are written in key order, to CSV or JSON lines. CSV: NULL is an \
-empty cell, the empty text is \"\"; times are RFC 3339, bytes base64. Types, indexes and time to \
-live are not in the file: `perigee tables DB NAME --json` writes them for `import --schema`.";
+With --table the rows of a table are written in key order, to CSV, JSON lines or Parquet. CSV: NULL \
+is an empty cell, the empty text is \"\"; times are RFC 3339, bytes base64. Key, indexes and time to \
+live are not in the file, types only in Parquet: `perigee tables DB NAME --json` writes them for `import --schema`.";
 
-/// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines or CSV
+/// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines, CSV or Parquet
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
@@ -48,7 +50,8 @@ pub struct ExportArgs {
     /// A new or empty directory, a new file, or - for stdout
     #[arg(default_value = "-", value_name = "TARGET")]
     target: PathBuf,
-    /// Output format (default: by the extension .jsonl or .csv; JSON lines on stdout; else tree)
+    /// Output format (default: by the extension .jsonl, .csv or .parquet; JSON lines on stdout; else
+    /// tree)
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write the rows of this table
@@ -75,6 +78,8 @@ enum Format {
     Jsonl,
     /// Columns key and value, with \xNN escapes; with --table its columns
     Csv,
+    /// Apache Parquet, only with --table and in builds with the feature `parquet`
+    Parquet,
 }
 
 /// Counts of an export.
@@ -96,13 +101,21 @@ pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
         return Err(Failure::usage("a tree of files cannot be written to stdout")
             .hint("specify a directory, or --format jsonl"));
     }
+    if format == Format::Parquet {
+        return Err(Failure::usage("only the rows of a table can be written as Parquet")
+            .hint("specify a table with --table NAME, or --format jsonl or csv"));
+    }
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;
     let mut cursor = args.family.open_family(&db)?.cursor_within(bounds)?;
     cursor.seek_to_first()?;
     let counts = match format {
         Format::Tree => tree::export(&mut cursor, &args.target, args.strict)?,
-        Format::Jsonl | Format::Csv => export_rows(&mut cursor, args, format, out)?,
+        Format::Jsonl | Format::Csv | Format::Parquet => {
+            write_target(&args.target, out, |writer| {
+                rows::export(&mut cursor, format == Format::Csv, writer)
+            })?
+        }
     };
     db.close()?;
     if to_stdout { Ok(0) } else { print_summary(&counts, out) }
@@ -114,28 +127,26 @@ fn format_of_target(target: &Path) -> Format {
     match extension.as_str() {
         "jsonl" | "ndjson" => Format::Jsonl,
         "csv" => Format::Csv,
+        "parquet" => Format::Parquet,
         _ if target.as_os_str() == "-" => Format::Jsonl,
         _ => Format::Tree,
     }
 }
 
-fn export_rows(
-    cursor: &mut Cursor,
-    args: &ExportArgs,
-    format: Format,
+/// Passes stdout, or the target, which must not exist, to `write`. Returns its result.
+fn write_target<T>(
+    target: &Path,
     out: &mut Output,
-) -> Result<ExportCounts> {
-    if args.target.as_os_str() == "-" {
-        return rows::export(cursor, format == Format::Csv, out);
+    write: impl FnOnce(&mut (dyn Write + Send)) -> Result<T>,
+) -> Result<T> {
+    if target.as_os_str() == "-" {
+        out.flush()?;
+        // Not `out`, which cannot be sent to another thread, as the Parquet library requires.
+        let mut writer = BufWriter::with_capacity(256 << 10, std::io::stdout());
+        let written = write(&mut writer)?;
+        writer.flush()?;
+        return Ok(written);
     }
-    let mut writer = create_target(&args.target)?;
-    let counts = rows::export(cursor, format == Format::Csv, &mut writer)?;
-    writer.into_inner().map_err(|e| Failure::file("write", &args.target, e.error()))?;
-    Ok(counts)
-}
-
-/// Creates the target, which must not exist.
-fn create_target(target: &Path) -> Result<BufWriter<File>> {
     let file = File::create_new(target).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::usage(format!("{} already exists", show_path(target)))
@@ -143,7 +154,10 @@ fn create_target(target: &Path) -> Result<BufWriter<File>> {
         }
         _ => Failure::file("create", target, &e),
     })?;
-    Ok(BufWriter::with_capacity(256 << 10, file))
+    let mut writer = BufWriter::with_capacity(256 << 10, file);
+    let written = write(&mut writer)?;
+    writer.into_inner().map_err(|e| Failure::file("write", target, e.error()))?;
+    Ok(written)
 }
 
 fn print_summary(counts: &ExportCounts, out: &mut Output) -> Result<u8> {
@@ -175,6 +189,7 @@ mod tests {
         assert_eq!(f("-"), Format::Jsonl);
         assert_eq!(f("a.jsonl"), Format::Jsonl);
         assert_eq!(f("a.CSV"), Format::Csv);
+        assert_eq!(f("a.parquet"), Format::Parquet);
         assert_eq!(f("out"), Format::Tree);
         assert_eq!(f("out.d"), Format::Tree);
     }

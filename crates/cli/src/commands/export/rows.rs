@@ -9,11 +9,8 @@ use std::io::{self, Write};
 
 use super::ExportCounts;
 
-/// Entries between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 1024;
-
 /// Writes one line per entry, from the position of the cursor.
-pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result<ExportCounts> {
+pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut dyn Write) -> Result<ExportCounts> {
     let mut counts = ExportCounts::default();
     let mut progress = Progress::items("exporting", 0);
     if csv {
@@ -28,15 +25,13 @@ pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result
         }
         counts.entries += 1;
         counts.bytes += value.len() as u64;
-        if counts.entries.is_multiple_of(PROGRESS_INTERVAL) {
-            progress.set_position(counts.entries);
-        }
+        progress.count_item();
         cursor.next()?;
     }
     Ok(counts)
 }
 
-fn write_json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
+fn write_json_line(key: &[u8], value: &[u8], writer: &mut dyn Write) -> io::Result<()> {
     let mut object = Map::new();
     put_json(&mut object, "key", key);
     put_json(&mut object, "value", value);
@@ -44,7 +39,7 @@ fn write_json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Res
     writer.write_all(b"\n")
 }
 
-fn write_csv_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
+fn write_csv_line(key: &[u8], value: &[u8], writer: &mut dyn Write) -> io::Result<()> {
     writeln!(writer, "{},{}", csv_field(key), csv_field(value))
 }
 

@@ -1,5 +1,5 @@
-//! Writes the rows of a table as JSON lines or CSV. `table_formats::value_text` defines how values
-//! are written.
+//! Writes the rows of a table as JSON lines or CSV, or as Parquet (`parquet`).
+//! `table_formats::value_text` defines how values are written as text.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
@@ -12,11 +12,8 @@ use perigee_tables::{Column, DynTable, Schema, TableDb, Value};
 use serde_json::json;
 use std::io::Write;
 
-use super::{ExportArgs, Format, create_target};
+use super::{ExportArgs, Format, write_target};
 use crate::commands::tables::missing;
-
-/// Rows between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 1024;
 
 /// Writes all rows and prints a summary, unless they go to stdout.
 pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
@@ -24,7 +21,11 @@ pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
     let format = args.format.unwrap_or_else(|| super::format_of_target(&args.target));
     if format == Format::Tree {
         return Err(Failure::usage("rows of a table cannot be written as a tree of files")
-            .hint("specify a file that ends in .csv or .jsonl, or --format"));
+            .hint("specify a file that ends in .csv, .jsonl or .parquet, or --format"));
+    }
+    #[cfg(not(feature = "parquet"))]
+    if format == Format::Parquet {
+        return Err(Failure::missing_feature("write Parquet files", "parquet"));
     }
     let db = args.database.open_read_only()?;
     let table = db.dyn_table(name).map_err(|e| match e.kind() {
@@ -33,14 +34,11 @@ pub fn run(args: &ExportArgs, name: &str, out: &mut Output) -> Result<u8> {
     })?;
     let expected = db.tables()?.iter().find(|t| t.name == name).map_or(0, |t| t.rows);
     let schema = table.schema();
-    let rows = if to_stdout {
-        write_rows(&table, format, expected, out)?
-    } else {
-        let mut writer = create_target(&args.target)?;
-        let rows = write_rows(&table, format, expected, &mut writer)?;
-        writer.into_inner().map_err(|e| Failure::file("write", &args.target, e.error()))?;
-        rows
-    };
+    let rows = write_target(&args.target, out, |writer| match format {
+        #[cfg(feature = "parquet")]
+        Format::Parquet => super::parquet::write_rows(&table, writer),
+        _ => write_rows(&table, format, expected, writer),
+    })?;
     db.close()?;
     if to_stdout { Ok(0) } else { print_summary(args, name, &schema, rows, out) }
 }
@@ -71,7 +69,7 @@ fn write_rows(
     table: &DynTable,
     format: Format,
     expected: u64,
-    writer: &mut impl Write,
+    writer: &mut dyn Write,
 ) -> Result<u64> {
     let schema = table.schema();
     let names = schema.columns().iter().map(|c| c.name.as_str());
@@ -98,9 +96,7 @@ fn write_rows(
         line.push(b'\n');
         writer.write_all(&line)?;
         rows += 1;
-        if rows % PROGRESS_INTERVAL == 0 {
-            progress.set_position(rows);
-        }
+        progress.count_item();
     }
     Ok(rows)
 }

@@ -93,13 +93,13 @@ fn open_source(
         #[cfg(feature = "rocksdb")]
         return crate::foreign::rocksdb::open(_dir, overrides, scratch);
         #[cfg(not(feature = "rocksdb"))]
-        return Err(missing_feature("RocksDB", "rocksdb-all"));
+        return Err(Failure::missing_feature("read RocksDB databases", "rocksdb-all"));
     }
     if let Some(_dir) = &args.from_lmdb {
         #[cfg(feature = "lmdb")]
         return crate::foreign::lmdb::open(_dir, overrides);
         #[cfg(not(feature = "lmdb"))]
-        return Err(missing_feature("LMDB", "lmdb"));
+        return Err(Failure::missing_feature("read LMDB databases", "lmdb"));
     }
     let (Some(dir), Some(library)) = (&args.from_tidesdb, &args.tidesdb_lib) else {
         return Err(Failure::usage(
@@ -115,12 +115,6 @@ fn open_source(
         comparator_overrides: overrides,
     };
     Ok(Box::new(tidesdb::open(&request, scratch)?))
-}
-
-/// Returns the error for an engine that this build does not support.
-pub fn missing_feature(engine: &str, feature: &str) -> Failure {
-    Failure::usage(format!("this build cannot read {engine} databases"))
-        .hint(format!("build it with `cargo build --release -p perigee-cli --features {feature}`"))
 }
 
 fn family_json(family: &SourceFamily, transfer: &FamilyTransfer) -> Value {

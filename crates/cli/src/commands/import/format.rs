@@ -15,6 +15,8 @@ pub enum Format {
     Tsv,
     /// One JSON object on each line: the key field -> the line
     Jsonl,
+    /// Apache Parquet, only with --table and in builds with the feature `parquet`
+    Parquet,
     /// Output of `scan --json` and `export`: {"key":...,"value":...}, or ..._base64
     Entries,
 }
@@ -38,8 +40,8 @@ pub fn format_of(path: &Path, requested: Option<Format>) -> Result<Format> {
             show_path(path)
         ))
         .hint(
-            "add --format csv, tsv, jsonl or entries, or --format tree to import the file \
-                 itself",
+            "add --format csv, tsv, jsonl, parquet or entries, or --format tree to import the \
+             file itself",
         )
     })
 }
@@ -50,6 +52,7 @@ fn format_by_extension(path: &Path) -> Option<Format> {
         "csv" => Some(Format::Csv),
         "tsv" | "tab" => Some(Format::Tsv),
         "jsonl" | "ndjson" => Some(Format::Jsonl),
+        "parquet" => Some(Format::Parquet),
         _ => None,
     }
 }
@@ -65,6 +68,7 @@ mod tests {
         assert_eq!(f("a.TSV"), Some(Format::Tsv));
         assert_eq!(f("x/a.b.jsonl"), Some(Format::Jsonl));
         assert_eq!(f("a.ndjson"), Some(Format::Jsonl));
+        assert_eq!(f("a.Parquet"), Some(Format::Parquet));
         assert_eq!(f("a.txt"), None);
         assert_eq!(f("csv"), None);
     }

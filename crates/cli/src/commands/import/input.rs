@@ -4,7 +4,7 @@ use super::format::{self, Format};
 use super::loader::Loader;
 use super::{json_lines, rows, tree};
 use crate::database_args::FamilyArg;
-use crate::failure::Result;
+use crate::failure::{Failure, Result, show_path};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,8 @@ pub struct InputArgs {
     /// Directories, files, or - for stdin
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Input format (default: tree for a directory; by the extension .csv, .tsv or .jsonl)
+    /// Input format (default: tree for a directory; by the extension .csv, .tsv, .jsonl or
+    /// .parquet)
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Column (CSV, TSV) or field (JSON lines) to use as the key (default: the first column; the
@@ -40,6 +41,14 @@ impl InputArgs {
             .iter()
             .map(|path| Ok((path.as_path(), format::format_of(path, self.format)?)))
             .collect()
+    }
+    /// Returns every path with its format, for an import of entries.
+    pub fn entry_paths(&self) -> Result<Vec<(&Path, Format)>> {
+        let paths = self.paths_with_formats()?;
+        match paths.iter().find(|(_, format)| *format == Format::Parquet) {
+            Some((path, _)) => Err(parquet_entries_failure(path)),
+            None => Ok(paths),
+        }
     }
     /// Returns the requested key.
     pub fn key(&self) -> Option<&str> {
@@ -71,6 +80,15 @@ impl InputArgs {
             Format::Entries => {
                 json_lines::import_lines(path, json_lines::LineFormat::Entries, loader)
             }
+            Format::Parquet => Err(parquet_entries_failure(path)),
         }
     }
+}
+
+fn parquet_entries_failure(path: &Path) -> Failure {
+    Failure::usage(format!(
+        "{}: the rows of a Parquet file are imported into a table",
+        show_path(path)
+    ))
+    .hint("add --table NAME to `perigee import`")
 }

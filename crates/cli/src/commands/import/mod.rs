@@ -43,6 +43,7 @@ Examples:
   zcat big.tsv.gz | perigee import ./db - --format tsv
   perigee import ./db --table people people.csv --key id --index by_name=name
   perigee import ./db --table visits visits.jsonl --key 'person,at desc' --columns 'note:text?'
+  perigee import ./db --table trips trips.parquet --key 'vehicle,at'     if the build supports it
   perigee import ./db --from-sqlite app.db            all tables, with keys and indexes
   perigee import --from-tidesdb ./old --tidesdb-lib /usr/local/lib/libtidesdb.so.9 --to ./db
   perigee import --from-lmdb ./old --to ./db          or --from-rocksdb; if the build supports it
@@ -58,7 +59,8 @@ settings that have a counterpart. The new database is called DB.importing until 
 been read again and compared. docs/import.md lists what is preserved.
 
 With --table the rows become rows of a table with typed columns, in one atomic bulk load: all or, \
-after an error or a kill, none. Types are inferred from all rows; --columns overrides them. An \
+after an error or a kill, none. Types are inferred from all rows, or are those of the Parquet file; \
+--columns overrides them. An \
 empty cell of CSV is NULL, an empty cell in quotes the empty text. Numbers with leading zeros and \
 mixed columns become text; times are RFC 3339, bytes base64. The key is --key, else the first \
 column or the field `id` or `key`.
@@ -72,7 +74,7 @@ fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
     text.parse().map_err(|e: perigee::Error| e.message().to_owned())
 }
 
-/// Read files, CSV, TSV, JSON lines or a SQLite database into entries or tables
+/// Read files, CSV, TSV, JSON lines, Parquet or a SQLite database into entries or tables
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 #[command(mut_arg("paths", |a| a.required(false).required_unless_present_any(["foreign", "from_sqlite"])))]
@@ -114,13 +116,14 @@ pub struct ImportArgs {
 /// Imports all inputs, flushes, syncs and prints a summary.
 pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     let Some(db) = &args.db else { return foreign::run(&args.foreign, out) };
-    if args.tables.from_sqlite.is_some() {
-        return table::run_sqlite(&args.tables, db, args.strict, out);
+    if let Some(file) = &args.tables.from_sqlite {
+        return table::run_sqlite(file, db, &args.tables.table, args.strict, out);
     }
-    let inputs = args.input.paths_with_formats()?;
     if !args.tables.table.is_empty() {
+        let inputs = args.input.paths_with_formats()?;
         return table::run(&args.tables, db, args.input.key(), &inputs, out);
     }
+    let inputs = args.input.entry_paths()?;
     let started = Instant::now();
     let db = database_args::open_or_create(db, args.durability)?;
     let family = args.input.family.open_or_create_family(&db)?;

@@ -8,7 +8,7 @@ use perigee_tables::{Column, IndexDef, Order, Schema};
 use super::infer::ColumnEvidence;
 use super::row_source::{ColumnNames, RowSource};
 
-/// What the arguments say about a new table.
+/// Arguments that define a new table.
 #[derive(Clone, Debug, Default)]
 pub struct DefinitionArgs {
     /// Columns of the key, as written.
@@ -21,29 +21,41 @@ pub struct DefinitionArgs {
 
 /// Returns the definition of a table for rows; reads them unless all columns are given.
 pub fn define_table(args: &DefinitionArgs, rows: &RowSource) -> Result<TableDefinition> {
-    let (names, evidence) = if rows.is_stream() {
+    let row_columns = if rows.is_stream() {
         if args.columns.is_empty() {
             return Err(Failure::usage(
                 "the types cannot be inferred, because the input can be read only once",
             )
             .hint("give the columns with --columns 'id:i64,name:text?', or --schema FILE"));
         }
-        (Vec::new(), Vec::new())
+        Vec::new()
     } else {
         infer_columns(args, rows)?
     };
     let mut columns = Vec::new();
-    for (i, name) in names.iter().enumerate() {
+    for (name, evidence) in &row_columns {
         columns.push(match args.columns.iter().find(|c| c.name == *name) {
             Some(given) => given.clone(),
-            None => inferred_column(name, evidence.get(i)),
+            None => inferred_column(name, evidence),
         });
     }
-    let new = args.columns.iter().filter(|c| !names.contains(&c.name));
-    columns.extend(new.cloned());
-    let key = key_columns(args.key.as_deref(), &columns, rows.is_json())?;
+    complete_definition(args, columns, &row_columns, rows.is_json())
+}
+
+/// Adds the given columns that the rows lack, and key and indexes. `row_columns` is empty if the
+/// types were not inferred.
+pub fn complete_definition(
+    args: &DefinitionArgs,
+    mut columns: Vec<Column>,
+    row_columns: &[(String, ColumnEvidence)],
+    json: bool,
+) -> Result<TableDefinition> {
+    let is_new = |c: &&Column| !columns.iter().any(|known| known.name == c.name);
+    let new: Vec<Column> = args.columns.iter().filter(is_new).cloned().collect();
+    columns.extend(new);
+    let key = key_columns(args.key.as_deref(), &columns, json)?;
     for (name, _) in &key {
-        check_key_column(name, &columns, &names, &evidence)?;
+        check_key_column(name, &columns, row_columns)?;
     }
     let schema = columns.into_iter().fold(Schema::new(), Schema::add);
     let schema =
@@ -51,48 +63,41 @@ pub fn define_table(args: &DefinitionArgs, rows: &RowSource) -> Result<TableDefi
     Ok(TableDefinition { schema, indexes: args.indexes.clone() })
 }
 
-fn inferred_column(name: &str, evidence: Option<&ColumnEvidence>) -> Column {
-    let evidence = evidence.cloned().unwrap_or_default();
+fn inferred_column(name: &str, evidence: &ColumnEvidence) -> Column {
     let column = Column::new(name, evidence.column_type());
     if evidence.has_null() { column.nullable() } else { column }
 }
 
 /// Returns the names of the columns in the rows, and what their values have in common.
-fn infer_columns(
-    args: &DefinitionArgs,
-    rows: &RowSource,
-) -> Result<(Vec<String>, Vec<ColumnEvidence>)> {
+fn infer_columns(args: &DefinitionArgs, rows: &RowSource) -> Result<Vec<(String, ColumnEvidence)>> {
+    let with_evidence = |columns: &ColumnNames, mut evidence: Vec<ColumnEvidence>| {
+        evidence.resize_with(columns.names().len(), ColumnEvidence::default);
+        columns.names().iter().cloned().zip(evidence).collect()
+    };
     if let Some(headers) = rows.read_headers()? {
         let given = |name: &String| args.columns.iter().any(|c| c.name == *name);
         if headers.names().iter().all(given) {
-            return Ok((headers.names().to_vec(), Vec::new()));
+            return Ok(with_evidence(&headers, Vec::new()));
         }
     }
     let mut columns = ColumnNames::default();
     let mut evidence: Vec<ColumnEvidence> = Vec::new();
-    let (mut count, mut first) = (0, String::new());
+    let mut first_row = None;
     rows.read_rows("inferring types", &mut columns, &mut |row| {
-        if count == 0 {
-            first = row.location();
-        }
-        while evidence.len() < row.len() {
-            let mut new = ColumnEvidence::default();
-            new.add_missing(count, &first);
-            evidence.push(new);
-        }
+        evidence.resize_with(row.len(), || ColumnEvidence::missing_since(first_row.clone()));
         for (i, evidence) in evidence.iter_mut().enumerate() {
             let (kind, text) = row.cell(i);
             evidence.add(kind, text, &|| row.location());
         }
-        count += 1;
+        first_row.get_or_insert_with(|| row.location());
         Ok(true)
     })?;
-    Ok((columns.names().to_vec(), evidence))
+    Ok(with_evidence(&columns, evidence))
 }
 
 /// Returns the columns of the key: the given ones, otherwise the first column, in JSON lines the
 /// field `id` or `key`.
-fn key_columns(
+pub fn key_columns(
     requested: Option<&str>,
     columns: &[Column],
     json: bool,
@@ -116,8 +121,7 @@ fn key_columns(
 fn check_key_column(
     name: &str,
     columns: &[Column],
-    names: &[String],
-    evidence: &[ColumnEvidence],
+    row_columns: &[(String, ColumnEvidence)],
 ) -> Result<()> {
     let Some(column) = columns.iter().find(|c| c.name == name) else {
         let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
@@ -129,8 +133,8 @@ fn check_key_column(
     if !column.nullable {
         return Ok(());
     }
-    let evidence = names.iter().position(|n| n == name).and_then(|i| evidence.get(i));
-    let message = match evidence.and_then(ColumnEvidence::first_null) {
+    let evidence = row_columns.iter().find(|(column, _)| column == name);
+    let message = match evidence.and_then(|(_, evidence)| evidence.first_null()) {
         Some(location) => format!("{location}: the key column {name:?} has no value"),
         None => format!("the key column {name:?} cannot be nullable"),
     };

@@ -26,9 +26,6 @@ const UUID_CHARS: usize = 36;
 /// What the values of a column have in common.
 #[derive(Clone, Debug)]
 pub struct ColumnEvidence {
-    /// Number of values that are not NULL.
-    values: u64,
-    nulls: u64,
     /// Where the first NULL is.
     first_null: Option<String>,
     all_bool: bool,
@@ -43,8 +40,6 @@ pub struct ColumnEvidence {
 impl Default for ColumnEvidence {
     fn default() -> ColumnEvidence {
         ColumnEvidence {
-            values: 0,
-            nulls: 0,
             first_null: None,
             all_bool: true,
             all_integer: true,
@@ -79,18 +74,15 @@ fn is_decimal(text: &str) -> bool {
 }
 
 impl ColumnEvidence {
-    /// Adds rows that do not have the column.
-    pub fn add_missing(&mut self, rows: u64, first: &str) {
-        if rows > 0 {
-            self.nulls += rows;
-            self.first_null = Some(first.to_owned());
-        }
+    /// Returns the evidence for a column that the rows so far do not have; `first_row` is where the
+    /// first of them is.
+    pub fn missing_since(first_row: Option<String>) -> ColumnEvidence {
+        ColumnEvidence { first_null: first_row, ..ColumnEvidence::default() }
     }
     /// Adds a value. `location` returns where it is.
     pub fn add(&mut self, kind: CellKind, text: &str, location: &dyn Fn() -> String) {
         match kind {
             CellKind::Null | CellKind::Empty => {
-                self.nulls += 1;
                 self.first_null.get_or_insert_with(location);
             }
             CellKind::Text => self.add_text(text),
@@ -98,13 +90,11 @@ impl ColumnEvidence {
         }
     }
     fn add_text(&mut self, text: &str) {
-        self.values += 1;
         self.all_bool &= matches!(text, "true" | "false");
         self.add_number(text);
         self.add_special(text);
     }
     fn add_json(&mut self, raw: &str) {
-        self.values += 1;
         match raw.as_bytes().first() {
             Some(b'"') => {
                 (self.all_bool, self.all_integer, self.all_number) = (false, false, false);
@@ -154,7 +144,7 @@ impl ColumnEvidence {
     }
     /// Returns true if one of the values is NULL.
     pub fn has_null(&self) -> bool {
-        self.nulls > 0
+        self.first_null.is_some()
     }
     /// Returns where the first NULL is.
     pub fn first_null(&self) -> Option<&str> {
@@ -162,12 +152,11 @@ impl ColumnEvidence {
     }
     /// Returns the narrowest type of all values.
     pub fn column_type(&self) -> ColumnType {
-        if self.values == 0 {
-            return ColumnType::Text;
-        }
         let fits_i64 = i64::try_from(self.min).is_ok() && i64::try_from(self.max).is_ok();
         let fits_u64 = self.min >= 0 && u64::try_from(self.max).is_ok();
         match self {
+            // No value is both, so there is none.
+            _ if self.all_bool && self.all_integer => ColumnType::Text,
             _ if self.all_bool => ColumnType::Bool,
             _ if self.all_integer && fits_i64 => ColumnType::I64,
             _ if self.all_integer && fits_u64 => ColumnType::U64,

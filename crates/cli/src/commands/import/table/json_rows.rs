@@ -5,8 +5,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Finds the fields of an object; `cells` has one for each column of `columns`, those without a
-/// field empty. Fields that are not known become new columns.
+/// Finds the fields of an object. `cells` gets a cell for each column of `columns`; without a field
+/// it is [`CellSpan::NULL`]. An unknown field becomes a new column, or is an error if the columns
+/// are fixed.
 pub fn parse_fields(
     line: &str,
     columns: &mut ColumnNames,

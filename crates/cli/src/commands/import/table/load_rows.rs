@@ -1,4 +1,4 @@
-//! Loads rows of files into a table. All become visible at once, or none.
+//! Loads rows of files, and of other sources, into a table. All become visible at once, or none.
 
 use crate::failure::{Failure, Result};
 use crate::table_formats::value_text::{parse_json, parse_text};
@@ -8,19 +8,43 @@ use perigee_tables::{
 
 use super::row_source::{CellKind, ColumnNames, InputRow, RowSource};
 
-/// Reads all rows into the table.
+/// Receives the values of a row, and a function that returns where it is; returns false to end the
+/// reading.
+pub type ValuesVisitor<'v> = dyn FnMut(&Vec<Value>, &dyn Fn() -> String) -> Result<bool> + 'v;
+
+/// Passes all rows to a visitor. The first argument describes the action for the progress bar.
+pub type ReadValues<'r> = dyn Fn(&'static str, &mut ValuesVisitor<'_>) -> Result<()> + 'r;
+
+/// Reads all rows of files into the table.
 pub fn load_rows(rows: &RowSource, table: &DynTable) -> Result<TableLoadReport> {
     let schema = table.schema();
-    let mut columns = column_names(&schema);
+    let read = |action: &'static str, visit: &mut ValuesVisitor<'_>| {
+        rows.read_rows(action, &mut column_names(&schema), &mut |row| {
+            visit(&row_values(row, &schema)?, &|| row.location())
+        })
+    };
+    load_values(table, false, !rows.is_stream(), &read)
+}
+
+/// Loads all rows that `read` passes. `sorted`: they are in the order of their key. `repeatable`:
+/// they can be read again, to find those with the same key.
+pub fn load_values(
+    table: &DynTable,
+    sorted: bool,
+    repeatable: bool,
+    read: &ReadValues<'_>,
+) -> Result<TableLoadReport> {
     let mut load = table.begin_load()?;
-    rows.read_rows("importing", &mut columns, &mut |row| {
-        let values = row_values(row, &schema)?;
-        load.push(&values).map_err(|e| push_failure(&row.location(), e))?;
+    if sorted {
+        load = load.sorted();
+    }
+    read("importing", &mut |values, location| {
+        load.push(values).map_err(|e| push_failure(&location(), e))?;
         Ok(true)
     })?;
     load.finish().map_err(|e| match e.duplicate_rows() {
-        Some(pair) => duplicate_failure(rows, table, pair, e),
-        None => e.into(),
+        Some(pair) if repeatable => duplicate_failure(table, read, pair, e),
+        _ => e.into(),
     })
 }
 
@@ -66,7 +90,7 @@ fn cell_value(
 }
 
 /// Returns the error for a row that the load refuses.
-pub fn push_failure(location: &str, e: perigee_tables::Error) -> Failure {
+fn push_failure(location: &str, e: perigee_tables::Error) -> Failure {
     match e.kind() {
         ErrorKind::KeyExists | ErrorKind::UniqueViolation | ErrorKind::InvalidArgument => {
             Failure::other(e.kind().name(), format!("{location}: {e}"))
@@ -75,48 +99,37 @@ pub fn push_failure(location: &str, e: perigee_tables::Error) -> Failure {
     }
 }
 
-/// Returns the error for two rows with the same key: reads the rows again to find their lines.
+/// Returns the error for two rows with the same key: reads the rows again to find where they are.
 fn duplicate_failure(
-    rows: &RowSource,
     table: &DynTable,
+    read: &ReadValues<'_>,
     (first, second): (u64, u64),
     e: perigee_tables::Error,
 ) -> Failure {
-    if rows.is_stream() {
-        return e.into();
-    }
-    let schema = table.schema();
-    let mut columns = column_names(&schema);
-    let mut found: Vec<(String, Vec<Value>)> = Vec::new();
+    let mut found = Vec::new();
     let mut number = 0;
-    let read = rows.read_rows("finding the duplicates", &mut columns, &mut |row| {
+    let result = read("finding the duplicates", &mut |values, location| {
         if number == first || number == second {
-            found.push((row.location(), row_values(row, &schema)?));
+            found.push((location(), values.clone()));
         }
         number += 1;
         Ok(found.len() < 2)
     });
-    match (read, &found[..]) {
-        (Ok(()), [one, other]) => {
-            let what =
-                describe_duplicate(&schema, &table.indexes().unwrap_or_default(), &one.1, &other.1);
-            duplicate_message(table.name(), &one.0, &other.0, &what)
-        }
-        _ => e.into(),
-    }
-}
-
-/// Returns the error for two rows with the same key.
-pub fn duplicate_message(table: &str, first: &str, second: &str, what: &str) -> Failure {
-    Failure::other(
-        ErrorKind::KeyExists.name(),
-        format!("table {table:?}: {first} and {second} have the same {what}; nothing was imported"),
-    )
-    .hint("remove one of the rows, or choose another key")
+    let (Ok(()), [(place, row), (other_place, other_row)]) = (result, &found[..]) else {
+        return e.into();
+    };
+    let indexes = table.indexes().unwrap_or_default();
+    let what = describe_duplicate(&table.schema(), &indexes, row, other_row);
+    let message = format!(
+        "table {:?}: {place} and {other_place} have the same {what}; nothing was imported",
+        table.name()
+    );
+    Failure::other(ErrorKind::KeyExists.name(), message)
+        .hint("remove one of the rows, or choose another key")
 }
 
 /// Returns what two rows have in common that must be unique, with its values.
-pub fn describe_duplicate(
+fn describe_duplicate(
     schema: &Schema,
     indexes: &[IndexDef],
     first: &[Value],
@@ -136,7 +149,9 @@ pub fn describe_duplicate(
     }
     for index in indexes.iter().filter(|i| i.is_unique()) {
         let entry = values(index.columns(), first);
-        if entry == values(index.columns(), second) {
+        // Unique indexes accept any number of rows with NULL.
+        let has_null = entry.iter().any(Value::is_null);
+        if !has_null && entry == values(index.columns(), second) {
             return format!("values {} in the unique index {:?}", text(&entry), index.name());
         }
     }
@@ -174,6 +189,21 @@ mod tests {
         assert_eq!(
             describe(row(1, "a"), row(2, "a")),
             "values (\"a\") in the unique index \"by_mail\""
+        );
+    }
+
+    #[test]
+    fn null_is_no_duplicate() {
+        let schema = Schema::new()
+            .key("id", ColumnType::U32)
+            .nullable("mail", ColumnType::Text)
+            .column("name", ColumnType::Text);
+        let index = |name: &str, column: &str| IndexDef::new(name).column(column).unique();
+        let indexes = [index("by_mail", "mail"), index("by_name", "name")];
+        let row = |id: u32| vec![id.into(), Value::Null, "ann".into()];
+        assert_eq!(
+            describe_duplicate(&schema, &indexes, &row(1), &row(2)),
+            "values (\"ann\") in the unique index \"by_name\""
         );
     }
 }

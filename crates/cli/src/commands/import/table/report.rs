@@ -117,10 +117,8 @@ impl ImportReport {
                 escape(indexes.join(", ").as_bytes()),
             ]);
         }
-        if !self.tables.is_empty() {
-            out.line("")?;
-            out.line(t.trim_fmt())?;
-        }
+        out.line("")?;
+        out.line(t.trim_fmt())?;
         self.print_notes(out)
     }
 

@@ -18,7 +18,7 @@ use super::json_rows::parse_fields;
 const BUFFER_BYTES: usize = 256 << 10;
 /// Rows between two updates of the progress bar.
 const PROGRESS_INTERVAL: u64 = 1024;
-/// Longest line of JSON.
+/// A line of at least this length is refused.
 const LINE_BYTES_MAX: u64 = VALUE_BYTES_MAX as u64;
 
 /// Form of a cell.
@@ -211,14 +211,14 @@ fn record_text<'a>(
     names: &dyn Fn(usize) -> String,
 ) -> std::result::Result<&'a str, String> {
     let text = std::str::from_utf8(&reader.text);
-    let whole = |i: &usize| {
+    let is_invalid = |i: &usize| {
         let cell = reader.cells[*i];
         std::str::from_utf8(&reader.text[cell.start..cell.end]).is_err()
     };
     match text {
         Ok(text) if reader.cells.iter().all(|c| text.is_char_boundary(c.start)) => Ok(text),
         _ => {
-            let cell = (0..reader.cells.len()).find(whole).unwrap_or_default();
+            let cell = (0..reader.cells.len()).find(is_invalid).unwrap_or_default();
             Err(format!("{} is not UTF-8", names(cell)))
         }
     }

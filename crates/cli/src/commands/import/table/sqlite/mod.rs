@@ -13,7 +13,6 @@ mod plan;
 
 use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
-use crate::progress::Progress;
 use perigee_tables::{ErrorKind, StagedTable, TableDb};
 use plan::TablePlan;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -21,14 +20,12 @@ use source_schema::{SourceSchema, read_schema};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::load_rows::{describe_duplicate, duplicate_message, push_failure};
+use super::load_rows::load_values;
 use super::report::{ImportReport, ImportedTable, WidenedColumn};
 use super::{existing_table_hint, open_for_import};
 
 /// Longest wait for a lock of another program.
 const BUSY_SECONDS_MAX: u64 = 10;
-/// Rows between two updates of the progress bar.
-const PROGRESS_INTERVAL: u64 = 1024;
 
 /// An open SQLite database.
 struct SqliteSource {
@@ -77,9 +74,9 @@ fn sqlite_failure(path: &Path, e: &rusqlite::Error) -> Failure {
             format!("{shown} is damaged: {e}"),
         )
         .hint("nothing was imported; `sqlite3 FILE .recover | sqlite3 NEW` keeps what is readable"),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            plain.hint("another program has locked it for more than 10 seconds: try again")
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => plain.hint(format!(
+            "another program has locked it for more than {BUSY_SECONDS_MAX} seconds: try again"
+        )),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => plain.hint(
             "a database that needs recovery, or one in WAL mode in a directory without write \
              permission, cannot be opened read-only: open it once with the program that wrote it, \
@@ -182,48 +179,41 @@ fn load_table(
     let schema = plan.schema.clone();
     let staged = StagedTable::create(db, plan.name(), schema, &plan.indexes)
         .map_err(|e| existing_table_hint(e, false))?;
-    let mut load = staged.table().begin_load()?;
-    if plan.is_sorted() {
-        load = load.sorted();
-    }
-    let mut progress = Progress::items("importing", plan.rows);
-    let mut rows = 0u64;
-    plan.read_rows(source, &mut |values, location| {
-        load.push(values).map_err(|e| push_failure(&location(), e))?;
-        rows += 1;
-        if rows.is_multiple_of(PROGRESS_INTERVAL) {
-            progress.set_position(rows);
-        }
-        Ok(true)
-    })?;
-    let loaded = load.finish().map_err(|e| match e.duplicate_rows() {
-        Some(pair) => duplicate_failure(source, plan, pair, e),
-        None => e.into(),
+    let loaded = load_values(staged.table(), plan.is_sorted(), true, &|action, visit| {
+        plan.read_rows(source, action, visit)
     })?;
     Ok((staged, loaded))
 }
 
-/// Returns the error for two rows with the same key: reads the rows again to find their rowids.
-fn duplicate_failure(
-    source: &SqliteSource,
-    plan: &TablePlan,
-    (first, second): (u64, u64),
-    e: perigee_tables::Error,
-) -> Failure {
-    let mut found = Vec::new();
-    let mut number = 0;
-    let read = plan.read_rows(source, &mut |values, location| {
-        if number == first || number == second {
-            found.push((location(), values.clone()));
-        }
-        number += 1;
-        Ok(found.len() < 2)
-    });
-    match (read, &found[..]) {
-        (Ok(()), [one, other]) => {
-            let what = describe_duplicate(&plan.schema, &plan.indexes, &one.1, &other.1);
-            duplicate_message(plan.name(), &one.0, &other.0, &what)
-        }
-        _ => e.into(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_committed_after_the_first_read_are_not_read() {
+        let name = format!("perigee-cli-sqlite-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir(&dir).unwrap();
+        let path = dir.join("live.db");
+        let writer = Connection::open(&path).unwrap();
+        let create = "PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT);
+            INSERT INTO t VALUES (1, 'a'), (2, 'b')";
+        writer.execute_batch(create).unwrap();
+        let source = SqliteSource::open(&path).unwrap();
+        let table = read_schema(&source.connection).unwrap().tables.remove(0);
+        let plan = TablePlan::new(&source, table, &mut Vec::new()).unwrap();
+        assert_eq!(plan.rows, 2);
+        writer.execute_batch("INSERT INTO t VALUES (3, 'c')").unwrap();
+        let mut rows = 0;
+        plan.read_rows(&source, "importing", &mut |_, _| {
+            rows += 1;
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(rows, plan.rows);
+        drop(source);
+        drop(writer);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -6,9 +6,12 @@ use crate::progress::Progress;
 use perigee_tables::{Column, ColumnType, IndexDef, Order, Schema, Value};
 use rusqlite::Row;
 
-use super::source_schema::{SourceKey, SourceKeyColumn, SourceTable, quote};
+use super::SqliteSource;
+use super::source_schema::{
+    SourceIndex, SourceKey, SourceKeyColumn, SourceTable, quote, unused_index_name,
+};
 use super::values::{StorageClasses, convert};
-use super::{PROGRESS_INTERVAL, SqliteSource};
+use crate::commands::import::table::load_rows::ValuesVisitor;
 use crate::commands::import::table::report::NotImported;
 
 /// Maximum number of columns of a primary key, and of an index.
@@ -16,10 +19,6 @@ const KEY_COLUMNS_MAX: usize = 8;
 const INDEX_COLUMNS_MAX: usize = 16;
 /// Names for a column with the rowid; the first that no column has.
 const ROWID_COLUMN_NAMES: [&str; 4] = ["rowid", "_rowid_", "oid", "perigee_rowid"];
-
-/// Receives the values of a row, and a function that returns where it is; returns false to end the
-/// reading.
-pub type ValuesVisitor<'v> = dyn FnMut(&Vec<Value>, &dyn Fn() -> String) -> Result<bool> + 'v;
 
 /// A table of the source with the definition of the new table.
 pub struct TablePlan {
@@ -43,16 +42,13 @@ impl TablePlan {
     ) -> Result<TablePlan> {
         let mut classes = vec![StorageClasses::default(); source.columns.len()];
         let mut rows = 0u64;
-        let mut progress = Progress::items("reading types", 0);
-        visit_rows(database, &source, &mut |row, location| {
+        let progress = Progress::items("reading types", 0);
+        visit_rows(database, &source, progress, &mut |row, location| {
             for (i, classes) in classes.iter_mut().enumerate() {
-                let value = row.get_ref(i + 1).map_err(|e| sqlite_row_failure(location, &e))?;
+                let value = database.check(row.get_ref(i + 1))?;
                 classes.add(value, location);
             }
             rows += 1;
-            if rows.is_multiple_of(PROGRESS_INTERVAL) {
-                progress.set_position(rows);
-            }
             Ok(true)
         })?;
         let mut plan = TablePlan {
@@ -141,8 +137,9 @@ impl TablePlan {
         // A key that could not become the primary key is still unique.
         if let (SourceKey::Columns(columns), true) = (&self.source.key, self.rowid_column.is_some())
         {
-            sources.push(super::source_schema::SourceIndex {
-                name: "primary_key".to_owned(),
+            let taken: Vec<String> = sources.iter().map(|i| i.name.clone()).collect();
+            sources.push(SourceIndex {
+                name: unused_index_name("primary_key", &taken),
                 unique: true,
                 columns: columns.clone(),
             });
@@ -178,22 +175,27 @@ impl TablePlan {
         }
     }
 
-    /// Passes the values of all rows to `visit`.
-    pub fn read_rows(&self, database: &SqliteSource, visit: &mut ValuesVisitor<'_>) -> Result<()> {
+    /// Passes the values of all rows to `visit`. `action` describes the reading in the progress bar.
+    pub fn read_rows(
+        &self,
+        database: &SqliteSource,
+        action: &'static str,
+        visit: &mut ValuesVisitor<'_>,
+    ) -> Result<()> {
         let types: Vec<ColumnType> = self.schema.columns().iter().map(|c| c.column_type).collect();
         let types = &types[usize::from(self.rowid_column.is_some())..];
         let mut values = Vec::new();
         let mut number = 0i64;
-        visit_rows(database, &self.source, &mut |row, location| {
+        let progress = Progress::items(action, self.rows);
+        visit_rows(database, &self.source, progress, &mut |row, location| {
             values.clear();
             number += 1;
             if self.rowid_column.is_some() {
-                let rowid: Option<i64> =
-                    row.get(0).map_err(|e| sqlite_row_failure(location, &e))?;
+                let rowid: Option<i64> = database.check(row.get(0))?;
                 values.push(Value::I64(rowid.unwrap_or(number)));
             }
             for (i, column_type) in types.iter().enumerate() {
-                let value = row.get_ref(i + 1).map_err(|e| sqlite_row_failure(location, &e))?;
+                let value = database.check(row.get_ref(i + 1))?;
                 values.push(convert(value, *column_type).map_err(|reason| {
                     let column = &self.source.columns[i].name;
                     Failure::usage(format!("{}, column {column:?}: {reason}", location())).hint(
@@ -207,11 +209,12 @@ impl TablePlan {
     }
 }
 
-/// Passes the rows of a table to `visit`, in the order of their rowid; the first value is the
-/// rowid, or NULL.
+/// Passes the rows of a table to `visit`, in the order of their rowid, if they have one that can be
+/// read; the first value is the rowid, or NULL.
 fn visit_rows(
     database: &SqliteSource,
     table: &SourceTable,
+    mut progress: Progress,
     visit: &mut dyn FnMut(&Row<'_>, &dyn Fn() -> String) -> Result<bool>,
 ) -> Result<()> {
     let columns: Vec<String> = table.columns.iter().map(|c| quote(&c.name)).collect();
@@ -233,10 +236,7 @@ fn visit_rows(
         if !visit(row, &location)? {
             return Ok(());
         }
+        progress.count_item();
     }
     Ok(())
-}
-
-fn sqlite_row_failure(location: &dyn Fn() -> String, e: &rusqlite::Error) -> Failure {
-    Failure::other("SQLite", format!("{}: SQLite: {e}", location()))
 }

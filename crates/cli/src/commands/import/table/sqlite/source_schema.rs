@@ -13,6 +13,9 @@ const ORDINARY: i64 = 0;
 /// `cid` in `index_xinfo`: the rowid.
 const ROWID_COLUMN: i64 = -1;
 
+/// Longest generated name of an index without its number: names have at most 255 bytes.
+const GENERATED_NAME_BYTES_MAX: usize = 240;
+
 /// A column that can be imported.
 #[derive(Clone, Debug)]
 pub struct SourceColumn {
@@ -147,11 +150,8 @@ fn read_table(
             skip("generated column", column.name.clone(), reason);
             continue;
         }
-        let (_, collation, _, _, autoincrement) = connection.column_metadata(
-            Some(c"main"),
-            c_name(&name)?.as_c_str(),
-            c_name(&column.name)?.as_c_str(),
-        )?;
+        let (_, collation, _, _, autoincrement) =
+            connection.column_metadata(Some("main"), name.as_str(), column.name.as_str())?;
         let collation = collation.map_or("BINARY".into(), |c| c.to_string_lossy().into_owned());
         if !collation.eq_ignore_ascii_case("BINARY") {
             let reason = format!("column {:?} is compared byte by byte", column.name);
@@ -171,46 +171,40 @@ fn read_table(
     for (key, target) in read_foreign_keys(connection, &name)? {
         skip("foreign key", format!("{key} -> {target}"), "Perigee has no foreign keys".into());
     }
-    let key_columns = || declared.iter().filter(|c| c.key_position > 0);
-    let mut key = match key_columns().count() {
-        0 => SourceKey::Missing,
-        _ => SourceKey::Columns(Vec::new()),
-    };
     let mut indexes: Vec<SourceIndex> = Vec::new();
-    let mut has_key_index = false;
-    for index in read_index_list(connection, &name)? {
+    let mut key_index = None;
+    let listed = read_index_list(connection, &name)?;
+    let named = listed.iter().filter(|i| i.origin == "c");
+    let mut index_names: Vec<String> = named.map(|i| i.name.clone()).collect();
+    for index in listed {
         let read = read_index_columns(connection, &index.name, &positions)?;
         match (index.origin.as_str(), read) {
-            ("pk", Ok(columns)) => {
-                has_key_index = true;
-                key = SourceKey::Columns(columns);
-            }
-            ("pk", Err(_)) => has_key_index = true,
+            ("pk", read) => key_index = Some(read.unwrap_or_default()),
             (_, _) if index.partial => {
                 skip("partial index", index.name, "Perigee indexes all rows".to_owned());
             }
             (_, Err(reason)) => skip("index", index.name, reason),
             (origin, Ok(columns_read)) => {
                 let name = match origin {
-                    "u" => constraint_name(&columns_read, &columns, &indexes),
+                    "u" => constraint_name(&columns_read, &columns, &mut index_names),
                     _ => index.name,
                 };
                 indexes.push(SourceIndex { name, unique: index.unique, columns: columns_read });
             }
         }
     }
-    // Only INTEGER PRIMARY KEY needs no index.
-    if let (Some(only), false, false) = (key_columns().next(), has_key_index, without_rowid) {
-        let position = positions.iter().find(|(cid, _)| *cid == only.cid).map_or(0, |(_, p)| *p);
-        key = SourceKey::Rowid(position);
-    }
+    let key = match (declared.iter().find(|c| c.key_position > 0), key_index) {
+        (None, _) => SourceKey::Missing,
+        // Only INTEGER PRIMARY KEY needs no index.
+        (Some(only), None) if !without_rowid => {
+            let position = positions.iter().find(|(cid, _)| *cid == only.cid);
+            SourceKey::Rowid(position.map_or(0, |(_, position)| *position))
+        }
+        (Some(_), index) => SourceKey::Columns(index.unwrap_or_default()),
+    };
     let taken = |name: &&&str| declared.iter().any(|c| c.column.name.eq_ignore_ascii_case(name));
     let rowid = ROWID_NAMES.iter().find(|name| !taken(name)).copied().filter(|_| !without_rowid);
     Ok(SourceTable { name, columns, key, indexes, rowid, without_rowid })
-}
-
-fn c_name(name: &str) -> SqliteResult<std::ffi::CString> {
-    std::ffi::CString::new(name).map_err(rusqlite::Error::NulError)
 }
 
 fn read_columns(connection: &Connection, table: &str) -> SqliteResult<Vec<DeclaredColumn>> {
@@ -298,17 +292,33 @@ fn read_index_columns(
     Ok(Ok(columns))
 }
 
-/// Returns a name for the index of a UNIQUE constraint, which has none.
+/// Returns a name for the index of a UNIQUE constraint, which has none, and adds it to `taken`.
 fn constraint_name(
     key: &[SourceKeyColumn],
     columns: &[SourceColumn],
-    indexes: &[SourceIndex],
+    taken: &mut Vec<String>,
 ) -> String {
     let names = key.iter().filter_map(|c| c.column).map(|i| columns[i].name.as_str());
-    let base = format!("unique_{}", names.collect::<Vec<_>>().join("_"));
-    let taken = |name: &str| indexes.iter().any(|i| i.name == name);
-    let numbered = (2..).map(|n| format!("{base}_{n}"));
-    std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base)
+    let name = unused_index_name(&format!("unique_{}", names.collect::<Vec<_>>().join("_")), taken);
+    taken.push(name.clone());
+    name
+}
+
+/// Returns `base`, cut to the length of a name, or `base` with the first number from 2 that gives a
+/// name which is not taken.
+pub fn unused_index_name(base: &str, taken: &[String]) -> String {
+    let length = base.chars().scan(0, |bytes, c| {
+        *bytes += c.len_utf8();
+        (*bytes <= GENERATED_NAME_BYTES_MAX).then_some(c.len_utf8())
+    });
+    let base = &base[..length.sum()];
+    let is_taken = |name: &str| taken.iter().any(|t| t == name);
+    let (mut name, mut number) = (base.to_owned(), 1);
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{base}_{number}");
+    }
+    name
 }
 
 /// Returns true if a CREATE TABLE statement contains the keyword CHECK, which is reserved: outside
@@ -339,6 +349,14 @@ fn contains_check(sql: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn generated_names_are_unused_and_short() {
+        let taken = ["i", "i_2", "i_4"].map(str::to_owned);
+        assert_eq!(unused_index_name("i", &taken), "i_3");
+        assert_eq!(unused_index_name("j", &taken), "j");
+        assert_eq!(unused_index_name(&"潮".repeat(100), &taken), "潮".repeat(80));
+    }
 
     #[test]
     fn check_constraints_are_found_outside_quotes_and_comments() {

@@ -1,0 +1,5 @@
+//! Feeds arbitrary bytes to `perigee_tables::fuzz_row`.
+#![no_main]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    perigee_tables::fuzz_row(bytes);
+});

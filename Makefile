@@ -98,6 +98,7 @@ mariadb-tools:
 
 # Build, suite, crash runs, index builds under load, backups, replication, XA over two servers.
 mariadb: mariadb-tools
+	@command -v mariadb-backup > /dev/null || (apt-get update -qq && plugins/mariadb/install.sh mariadb-backup)
 	plugins/mariadb/build.sh
 	plugins/mariadb/mysql-test/run.sh
 	plugins/mariadb/test/crash.sh 3 nobinlog
@@ -106,7 +107,7 @@ mariadb: mariadb-tools
 	plugins/mariadb/test/online_ddl.sh
 	plugins/mariadb/test/backup.sh
 	plugins/mariadb/test/replication.sh
-	plugins/mariadb/test/xa_two_servers.sh
+	plugins/mariadb/test/xa_two_servers.sh 5
 	@echo "make mariadb: all passed"
 
 # The part of it in `make test`: the plugin with the code of the other tests, and 24 tests of the suite. Skipped where no

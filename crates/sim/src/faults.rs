@@ -580,7 +580,8 @@ fn large_log_case(case: &Case) -> Result<(), String> {
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("large-log", &disk);
-    let other = rng.between(4 << 10, 20 << 10) as u64;
+    // An open writes a log segment and a manifest. The header of an encrypted file takes 4 KiB.
+    let other = rng.between(12 << 10, 24 << 10) as u64;
     SimWorld::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
         let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         // The ballast file is created after a flush.

@@ -1,9 +1,7 @@
 //! `perigee checkpoint`, `backup`, `restore` and `repair`.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 
 #[test]
 fn backups_restore_and_report_damage() {

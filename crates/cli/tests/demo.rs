@@ -1,9 +1,7 @@
 //! `perigee demo` on a small directory tree: import, SIGKILL, recovery, comparison.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 
 #[test]
 fn killed_import_loses_no_acknowledged_entry() {

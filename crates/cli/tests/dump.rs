@@ -1,9 +1,7 @@
 //! `perigee dump` of every kind of file: intact, damaged and truncated.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 use perigee::{Db, FamilyOptions, Options};
 
 /// Creates a database with a log, a manifest, a klog and a vlog, and tables with several blocks.

@@ -2,9 +2,7 @@
 //! purge, stats, levels, verify, and their `--json` and help output.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;

@@ -1,9 +1,7 @@
 //! Error messages and exit codes of the tool, and that a failing command changes nothing.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 

@@ -1,9 +1,7 @@
 //! Import and export: trees, CSV, TSV, JSON lines, hostile keys.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;

@@ -2,9 +2,7 @@
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Random, TestDir, format_columns};
+use crate::common::{Random, TestDir, format_columns};
 use perigee::{Db, Options};
 use perigee_tables::{ColumnType, TableDb, Value};
 use rusqlite::Connection;

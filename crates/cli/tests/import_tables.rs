@@ -2,9 +2,7 @@
 //! imports.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{TestDir, format_columns};
+use crate::common::{TestDir, format_columns};
 use serde_json::Value as Json;
 use std::io::Write;
 use std::process::Stdio;

@@ -1,9 +1,7 @@
 //! Commands that inspect a database: explain, sst, manifest, levels --html, compaction-sim.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 
 fn sample_database() -> TestDir {
     let w = TestDir::new();

@@ -1,9 +1,7 @@
 //! `perigee load`: reads the same inputs as `import`, atomically.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 
 #[test]
 fn load_and_import_give_the_same_entries() {

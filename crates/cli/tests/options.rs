@@ -1,8 +1,7 @@
 //! `perigee options`: shows options as text, JSON and TOML, and stores options from a file.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-use common::TestDir;
+use crate::common::TestDir;
 
 #[test]
 fn options_are_shown_saved_and_applied() {

@@ -5,9 +5,7 @@
 //! segment. So `perigee stats` failed while a program was running, and changed a crashed database.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::TestDir;
+use crate::common::TestDir;
 use perigee::{Db, FamilyOptions, Options};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,9 +1,7 @@
 //! Tables with random schemas and rows are the same after an export and an import.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Random, TestDir};
+use crate::common::{Random, TestDir};
 use perigee::{Db, Options};
 use perigee_tables::{
     Column, ColumnType, IndexDef, Order, Schema, StagedTable, TableDb, Timestamp, Uuid, Value,

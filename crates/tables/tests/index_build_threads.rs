@@ -2,9 +2,7 @@
 //! real threads.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Rng, check_indexes};
+use crate::common::{Rng, check_indexes};
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;

@@ -1,9 +1,7 @@
 //! Secondary indexes: order, NULLs, uniqueness, builds on existing rows, other handles.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{check_indexes, check_table};
+use crate::common::{check_indexes, check_table};
 use perigee_tables::{ColumnType, DynTable, ErrorKind, IndexDef, Row, Schema, TableDb, Value};
 
 fn people(db: &perigee::Db) -> DynTable {

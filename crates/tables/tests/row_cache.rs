@@ -2,9 +2,7 @@
 //! interleavings of the simulated scheduler, and rows that expire.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Rng, check_table};
+use crate::common::{Rng, check_table};
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;

@@ -1,9 +1,7 @@
 //! Rows that expire, with their index entries, under a clock that the test sets.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::check_table;
+use crate::common::check_table;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::{Clock, Env};
 use perigee::{Db, Options};

@@ -1,9 +1,7 @@
 //! Staged tables: visible with all rows and indexes, or not at all, also after a crash at any I/O.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::check_table;
+use crate::common::check_table;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::{Db, Durability, Options};
 use perigee_tables::{

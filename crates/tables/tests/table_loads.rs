@@ -1,9 +1,7 @@
 //! Bulk loads: atomic, with indexes, duplicates refused, writers excluded.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Rng, check_table};
+use crate::common::{Rng, check_table};
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
 use perigee::{Db, Isolation, Options, TxnOptions};

@@ -3,9 +3,7 @@
 //! table has the rows from before or after the operation that was running, and all indexes agree.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Rng, check_indexes, check_table, positions};
+use crate::common::{Rng, check_indexes, check_table, positions};
 use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::{Db, FamilyOptions, Options};

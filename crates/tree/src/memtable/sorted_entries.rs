@@ -314,9 +314,9 @@ impl SortedEntries {
 
     /// Returns two adjacent runs that are to be merged, by the index of the first; the newest such.
     pub fn runs_to_merge(&self) -> Option<RunsToMerge> {
-        let pairs = self.runs.windows(2).enumerate().rev();
+        let mut pairs = self.runs.windows(2).enumerate().rev();
         let to_merge = |pair: &[Arc<Vec<SortItem>>]| have_similar_length(&pair[0], &pair[1]);
-        let (at, pair) = pairs.filter(|(_, pair)| to_merge(pair)).next()?;
+        let (at, pair) = pairs.find(|(_, pair)| to_merge(pair))?;
         Some(RunsToMerge { at, runs: [Arc::clone(&pair[0]), Arc::clone(&pair[1])] })
     }
 

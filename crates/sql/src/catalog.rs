@@ -1,5 +1,6 @@
 //! [`TableCatalog`]: the tables of the database and the files of the session, for the planner.
 
+use crate::constants::SCHEMA;
 use crate::error::SqlError;
 use crate::pg_catalog::PG_CATALOG;
 use crate::pg_catalog::tables::PgCatalog;
@@ -13,11 +14,6 @@ use perigee::Db;
 use perigee_tables::{ErrorKind, TableDb};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Name of the catalog.
-pub const CATALOG: &str = "perigee";
-/// Name of the schema of all tables, as in PostgreSQL.
-pub const SCHEMA: &str = "public";
 
 /// See the module. Implements both the catalog and the schema of the tables.
 #[derive(Clone)]

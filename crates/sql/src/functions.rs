@@ -1,15 +1,12 @@
 //! Functions that clients of PostgreSQL call at connect.
 
-use crate::catalog::{CATALOG, SCHEMA};
+use crate::constants::{CATALOG, POSTGRES_VERSION, SCHEMA};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
 use perigee::Db;
 use std::sync::Arc;
-
-/// The version of PostgreSQL whose protocol and functions clients find.
-pub const POSTGRES_VERSION: &str = "16.0";
 
 /// Adds the functions to a session.
 pub fn register(context: &SessionContext, db: &Db) {

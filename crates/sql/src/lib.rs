@@ -30,6 +30,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod limits;
+mod constants;
 mod error;
 mod read_state;
 mod values;
@@ -37,8 +38,9 @@ mod sql_types;
 mod key_ranges;
 mod table_scan;
 mod table_provider;
-mod catalog;
+mod wire_types;
 mod pg_catalog;
+mod catalog;
 mod functions;
 mod schema_statements;
 mod row_changes;

@@ -4,6 +4,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::schema_statements::identifier;
 use crate::sql_types::type_name;
 use crate::table_provider::{TableSource, key_positions};
+use crate::values::values_at;
 use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::Schema as ArrowSchema;
 use datafusion::sql::sqlparser::ast::{
@@ -124,11 +125,6 @@ pub fn decode_rows(source: &TableSource, batch: &RecordBatch) -> Result<Vec<Vec<
         let error = SqlError::new(SqlState::INVALID_TEXT, text).in_column(&column);
         error.in_table(source.table.name())
     })
-}
-
-/// Returns the values of a row at these positions.
-pub fn values_at(row: &[Value], positions: &[usize]) -> Vec<Value> {
-    positions.iter().map(|i| row[*i].clone()).collect()
 }
 
 /// Returns the row that has the values of `row` in the columns of a key.

@@ -1,6 +1,6 @@
 //! CREATE TABLE, CREATE INDEX, ALTER TABLE and DROP: from the parsed statements to schemas.
 
-use crate::catalog::SCHEMA;
+use crate::constants::SCHEMA;
 use crate::error::{Result, SqlError, SqlState};
 use crate::sql_types::column_type;
 use datafusion::sql::sqlparser::ast::{

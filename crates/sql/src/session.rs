@@ -1,6 +1,7 @@
 //! [`Session`]: a connection: parses statements, runs them, and keeps the transaction.
 
-use crate::catalog::{CATALOG, SCHEMA, TableCatalog};
+use crate::catalog::TableCatalog;
+use crate::constants::{CATALOG, SCHEMA};
 use crate::error::{Result, SqlError, SqlState};
 use crate::limits::{STATEMENT_BYTES_MAX, STATEMENT_MEMORY_DEFAULT};
 use crate::read_state::{CurrentReadState, ReadState, SharedTxn};

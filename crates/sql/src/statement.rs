@@ -1,7 +1,7 @@
 //! [`Statement`]: a parsed statement: what kind it is, whether it is supported, and the form in
 //! which DataFusion plans it.
 
-use crate::catalog::SCHEMA;
+use crate::constants::{SCHEMA, SHOWN_VARIABLES};
 use crate::error::{Result, SqlError, SqlState};
 use crate::pg_catalog::rewrite::rewrite_query;
 use crate::row_changes::{OnConflict, conflict_clause};
@@ -289,23 +289,6 @@ fn normalize_assignment(assignment: &mut Assignment) {
         }
     }
 }
-
-/// Answers of SHOW for variables of PostgreSQL.
-pub const SHOWN_VARIABLES: &[(&str, &str)] = &[
-    ("transaction isolation level", "repeatable read"),
-    ("transaction_isolation", "repeatable read"),
-    ("default_transaction_isolation", "repeatable read"),
-    ("server_version", crate::functions::POSTGRES_VERSION),
-    ("server_encoding", "UTF8"),
-    ("client_encoding", "UTF8"),
-    ("search_path", SCHEMA),
-    ("standard_conforming_strings", "on"),
-    ("integer_datetimes", "on"),
-    ("datestyle", "ISO, YMD"),
-    ("timezone", "UTC"),
-    ("time zone", "UTC"),
-    ("max_identifier_length", "255"),
-];
 
 /// Turns SHOW into a query.
 fn rewrite_show(parsed: Parsed) -> Result<Parsed> {

@@ -110,3 +110,8 @@ pub fn scalar_of(value: &Value, column_type: ColumnType) -> ScalarValue {
         _ => ScalarValue::Null,
     }
 }
+
+/// Returns the values of a row at these positions.
+pub fn values_at(row: &[Value], positions: &[usize]) -> Vec<Value> {
+    positions.iter().map(|i| row[*i].clone()).collect()
+}

@@ -1,10 +1,10 @@
 //! The catalog `pg_catalog` of PostgreSQL, as far as psql and drivers read it: tables, functions,
 //! and a rewrite of queries that DataFusion cannot plan.
 
-pub mod functions;
 pub mod relations;
-pub mod rewrite;
 pub mod tables;
+pub mod functions;
+pub mod rewrite;
 
 /// Name of the schema.
 pub const PG_CATALOG: &str = "pg_catalog";

@@ -1,7 +1,7 @@
 //! [`Relation`]: tables and indexes as PostgreSQL sees them, with object identifiers.
 
-use crate::server::wire_types::wire_type;
 use crate::values::scalar_of;
+use crate::wire_types::wire_type;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::array_value_to_string;
 use perigee::Db;

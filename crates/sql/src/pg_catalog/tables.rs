@@ -1,7 +1,7 @@
 //! The tables of `pg_catalog`. They are computed when they are read; columns that no known client
 //! reads are left out.
 
-use crate::catalog::CATALOG;
+use crate::constants::{CATALOG, SHOWN_VARIABLES};
 use crate::error::SqlError;
 use crate::pg_catalog::relations::{Relation, list_relations};
 use crate::pg_catalog::{
@@ -270,7 +270,7 @@ fn index_column_rows(relations: &[Relation]) -> Vec<Row> {
     rows
 }
 
-/// Primary keys only: unique constraints are not told from unique indexes.
+/// Primary keys only: unique constraints are stored as unique indexes.
 fn constraint_rows(relations: &[Relation]) -> Vec<Row> {
     let mut rows = Vec::new();
     for relation in relations {
@@ -356,7 +356,7 @@ fn index_list_rows(relations: &[Relation]) -> Vec<Row> {
 
 fn setting_rows(_: &[Relation]) -> Vec<Row> {
     let own = [("max_index_keys", "32")];
-    let shown = crate::statement::SHOWN_VARIABLES.iter().filter(|(name, _)| !name.contains(' '));
+    let shown = SHOWN_VARIABLES.iter().filter(|(name, _)| !name.contains(' '));
     shown.chain(&own).map(|(name, value)| row![*name, *value]).collect()
 }
 

@@ -2,7 +2,6 @@
 //! own.
 
 pub mod options;
-pub mod wire_types;
 mod parameters;
 mod rows;
 mod startup;

@@ -1,7 +1,7 @@
 //! Parameters of prepared statements: from the protocol to scalars.
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::server::wire_types::{EPOCH_2000_DAYS, EPOCH_2000_US, read_numeric, wire_type};
+use crate::wire_types::{EPOCH_2000_DAYS, EPOCH_2000_US, read_numeric, wire_type};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use pgwire::api::Type;

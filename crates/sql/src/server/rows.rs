@@ -1,7 +1,7 @@
 //! Results as messages of the protocol: descriptions of columns, and rows.
 
 use crate::error::SqlError;
-use crate::server::wire_types::{WireValue, wire_type};
+use crate::wire_types::{WireValue, wire_type};
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, cast::AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::*;

@@ -1,8 +1,8 @@
 //! The beginning of a connection: TLS is demanded where there is a password, and the password is
 //! checked by SCRAM-SHA-256.
 
+use crate::constants::POSTGRES_VERSION;
 use crate::error::{Result, SqlError, SqlState};
-use crate::functions::POSTGRES_VERSION;
 use async_trait::async_trait;
 use futures::Sink;
 use pgwire::api::auth::sasl::SASLAuthStartupHandler;

@@ -60,7 +60,7 @@ def both(connection, sql):
     return results
 
 
-def run(check, connection, statements):
+def run_statements(check, connection, statements):
     for sql in statements:
         check.transcript.append((sql, both(connection, sql)[0]))
 
@@ -121,11 +121,11 @@ def shard_rows(shards, table="accounts"):
 
 
 def check_statements(check, connection, shards):
-    run(check, connection, ["INSERT INTO @T SELECT seq, seq % 7, 100, CONCAT('note ', seq) FROM seq_0_to_299"])
+    run_statements(check, connection, ["INSERT INTO @T SELECT seq, seq % 7, 100, CONCAT('note ', seq) FROM seq_0_to_299"])
     counts = shard_rows(shards)
     check.equal("every shard has rows", all(counts) and sum(counts) == ACCOUNTS, True)
     print("rows of the shards: %s" % counts)
-    run(check, connection, [
+    run_statements(check, connection, [
         "SELECT * FROM @T WHERE id = 17", "SELECT * FROM @T WHERE id = -1", "SELECT * FROM @T WHERE id IN (3, 100, 250, 999)",
         "SELECT * FROM @T WHERE id BETWEEN 20 AND 40", "SELECT COUNT(*) FROM @T", "SELECT COUNT(*), SUM(balance), MIN(note), MAX(note) FROM @T",
         "SELECT branch, COUNT(*), AVG(balance) FROM @T GROUP BY branch", "SELECT id FROM @T WHERE note LIKE 'note 1%' ORDER BY note LIMIT 20",
@@ -136,12 +136,12 @@ def check_statements(check, connection, shards):
         "REPLACE INTO @T VALUES (18, 1, 1, 'replaced')", "INSERT INTO @T VALUES (19, 1, 1, 'x') ON DUPLICATE KEY UPDATE balance = balance + 1000"])
     compare_rows(check, connection, "statements")
     connection.query("BEGIN")
-    run(check, connection, ["UPDATE @T SET balance = -1 WHERE branch IN (0, 2)", "DELETE FROM @T WHERE branch = 1",
+    run_statements(check, connection, ["UPDATE @T SET balance = -1 WHERE branch IN (0, 2)", "DELETE FROM @T WHERE branch = 1",
                                 "INSERT INTO @T VALUES (3001, 0, 0, 'rolled back')", "SELECT COUNT(*), SUM(balance) FROM @T"])
     connection.query("ROLLBACK")
     compare_rows(check, connection, "ROLLBACK")
     connection.query("BEGIN")
-    run(check, connection, ["UPDATE @T SET balance = balance - 7 WHERE id IN (1, 2, 3, 4)", "UPDATE @T SET balance = balance + 7 WHERE id IN (11, 12, 13, 14)"])
+    run_statements(check, connection, ["UPDATE @T SET balance = balance - 7 WHERE id IN (1, 2, 3, 4)", "UPDATE @T SET balance = balance + 7 WHERE id IN (11, 12, 13, 14)"])
     connection.query("COMMIT")
     compare_rows(check, connection, "COMMIT across shards")
 

@@ -284,6 +284,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", default="/tmp/perigee-spider-%d" % os.getpid())
     arguments = parser.parse_args()
+    if not any(os.path.exists(d + "/ha_spider.so") for d in ("/usr/lib/mysql/plugin", "/usr/lib64/mysql/plugin")):
+        raise SystemExit("the Spider engine is missing: plugins/mariadb/install.sh mariadb-plugin-spider")
     expected = None
     if arguments.engine.upper() != "INNODB":
         expected = Check()

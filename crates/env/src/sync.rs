@@ -8,6 +8,7 @@
 //! A lock or condition variable is used either by the threads of one simulation or by ordinary
 //! threads, not by both at once.
 
+use crate::clock::Clock;
 use crate::sim_hooks;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -184,6 +185,28 @@ impl Condvar {
             check!(false, "a thread waits only while it holds the lock");
         }
         (guard, timed_out)
+    }
+
+    /// Waits while `condition` holds, for at most `us` microseconds.
+    pub fn wait_timeout_while_us<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        clock: &dyn Clock,
+        us: u64,
+        condition: impl Fn(&T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        if !condition(&guard) {
+            return guard;
+        }
+        let until = clock.monotonic_us().saturating_add(us);
+        while condition(&guard) {
+            let now = clock.monotonic_us();
+            if now >= until {
+                break;
+            }
+            guard = self.wait_timeout_us(guard, until - now).0;
+        }
+        guard
     }
 
     /// Wakes one waiter; in the simulation the seed chooses it.

@@ -2,30 +2,23 @@
 //! their order.
 
 use perigee_tree::Memtable;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Memtables to be sorted.
+/// Memtables to be sorted. One that is flushed and freed meanwhile need not be.
 #[derive(Debug, Default)]
-pub struct UnsortedMemtables {
-    /// A memtable that is flushed and freed meanwhile need not be sorted.
-    queue: Mutex<Vec<Weak<Memtable>>>,
-    /// The queue is not empty: the background thread looks often.
-    has_any: AtomicBool,
-}
+pub struct UnsortedMemtables(Mutex<Vec<Weak<Memtable>>>);
 
 impl UnsortedMemtables {
+    fn queue(&self) -> MutexGuard<'_, Vec<Weak<Memtable>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
     /// Adds a memtable.
     pub fn add(&self, memtable: &Arc<Memtable>) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(memtable));
-        self.has_any.store(true, SeqCst);
+        self.queue().push(Arc::downgrade(memtable));
     }
     /// Sorts the memtables that were added. Called by one thread, without locks.
     pub fn sort_all(&self) {
-        if !self.has_any.swap(false, SeqCst) {
-            return;
-        }
-        let due = std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        let due = std::mem::take(&mut *self.queue());
         due.iter().filter_map(Weak::upgrade).for_each(|memtable| memtable.sort_ahead());
     }
 }

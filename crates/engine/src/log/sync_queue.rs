@@ -84,19 +84,10 @@ impl SyncQueue {
         clock: &dyn Clock,
         mut state: MutexGuard<'a, SyncQueueState>,
     ) -> MutexGuard<'a, SyncQueueState> {
-        let is_short = |state: &SyncQueueState| state.waiting + 1 < state.expected;
-        if !is_short(&state) {
-            return state;
-        }
-        let until = clock.monotonic_us() + (state.sync_us / 2).min(GROUP_WAIT_US_MAX);
+        let patience = (state.sync_us / 2).min(GROUP_WAIT_US_MAX);
         state.is_gathering = true;
-        while is_short(&state) {
-            let now = clock.monotonic_us();
-            if now >= until {
-                break;
-            }
-            state = self.arrived.wait_timeout_us(state, until - now).0;
-        }
+        let is_short = |state: &SyncQueueState| state.waiting + 1 < state.expected;
+        state = self.arrived.wait_timeout_while_us(state, clock, patience, is_short);
         state.is_gathering = false;
         state
     }
@@ -132,6 +123,10 @@ impl Log {
     /// # Errors
     /// `InvalidArgument` if `seq` was not assigned yet. `OutcomeUnknown` if a sync fails or failed.
     pub fn sync_up_to(&self, seq: SeqNo) -> Result<()> {
+        let is_durable = || self.durable_seq() >= seq;
+        if is_durable() {
+            return Ok(());
+        }
         let newest = self.wal.last_appended();
         if seq > newest {
             return Err(Error::new(
@@ -139,7 +134,6 @@ impl Log {
                 format!("no write has sequence number {seq} yet: the newest one is {newest}"),
             ));
         }
-        let is_durable = || self.durable_seq() >= seq;
         self.sync_queue.wait_durable(&*self.runtime.env.clock, is_durable, || self.sync().map(drop))
     }
 }

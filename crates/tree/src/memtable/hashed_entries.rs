@@ -262,8 +262,8 @@ impl HashedEntries {
         extended
     }
 
-    /// Returns true if so many entries are unsorted that [`HashedEntries::sort_ahead`] should be
-    /// called; once until it is.
+    /// Returns true if [`HashedEntries::sort_ahead`] should be called because of the number of
+    /// unsorted entries; once until it is.
     #[inline]
     pub fn take_sort_request(&self) -> bool {
         let unsorted = self.published.load(Relaxed).saturating_sub(self.sorted_count.load(Relaxed));
@@ -280,9 +280,7 @@ impl HashedEntries {
             let merged = pair.merge(self.comparator, &keys);
             let _sort_guard = self.sort_lock.lock().unwrap_or_else(PoisonError::into_inner);
             let mut current = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
-            if current.encoding.common_len == sorted.encoding.common_len
-                && let Some(replaced) = current.replace_merged(&pair, merged)
-            {
+            if let Some(replaced) = current.replace_merged(&pair, merged) {
                 *current = Arc::new(replaced);
             }
             sorted = Arc::clone(&current);

@@ -520,27 +520,28 @@ impl Memtable {
         MemtableCursor::new(Arc::clone(self))
     }
 
+    /// Returns the hash index, if there is one, and the batches.
+    fn hashed_entries(&self) -> Option<(&HashedEntries, &BatchSlots)> {
+        let contents = self.contents.get()?;
+        match &contents.index {
+            MemtableIndex::Hash(table) => Some((table, &contents.batches)),
+            MemtableIndex::SkipList(_) => None,
+        }
+    }
     /// Returns true if [`Memtable::sort_ahead`] should be called; once until it is.
     #[inline]
     pub fn take_sort_request(&self) -> bool {
-        match self.contents.get().map(|c| &c.index) {
-            Some(MemtableIndex::Hash(table)) => table.take_sort_request(),
-            _ => false,
-        }
+        self.hashed_entries().is_some_and(|(table, _)| table.take_sort_request())
     }
     /// Sorts entries before a cursor needs their order. Called in a background thread.
     pub fn sort_ahead(&self) {
-        if let Some(MemtableContents { batches, index: MemtableIndex::Hash(table) }) =
-            self.contents.get().map(|c| &**c)
-        {
+        if let Some((table, batches)) = self.hashed_entries() {
             table.sort_ahead(batches);
         }
     }
     /// Sorts all entries for a scan of all of them.
     pub fn sort_completely(&self) {
-        if let Some(MemtableContents { batches, index: MemtableIndex::Hash(table) }) =
-            self.contents.get().map(|c| &**c)
-        {
+        if let Some((table, batches)) = self.hashed_entries() {
             table.sort_completely(batches);
         }
     }
@@ -579,11 +580,7 @@ impl Memtable {
     }
     /// Enables prefetching of entries for a full forward scan.
     fn enable_prefetch(&self, sorted_cursor: &mut Option<SortedEntriesCursor>) {
-        let Some(MemtableContents { batches, index: MemtableIndex::Hash(t) }) =
-            self.contents.get().map(|c| &**c)
-        else {
-            return;
-        };
+        let Some((t, batches)) = self.hashed_entries() else { return };
         sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, batches)).enable_prefetch();
     }
     fn seek_end(

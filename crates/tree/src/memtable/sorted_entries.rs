@@ -321,7 +321,7 @@ impl SortedEntries {
     }
 
     /// Returns these runs with `merged` in place of the two runs it was made of, or `None` if these
-    /// are not there any more.
+    /// are not there any more; a change of the encoding replaces all runs.
     pub fn replace_merged(
         &self,
         pair: &RunsToMerge,

@@ -67,8 +67,10 @@ impl Trx {
             self.roll_back();
             return Ok(());
         }
-        let syncs = durability.to_engine() == perigee::Durability::Full;
-        let logged = if syncs { perigee::Durability::None } else { durability.to_engine() };
+        let (logged, syncs) = match durability.to_engine() {
+            perigee::Durability::Full => (perigee::Durability::None, true),
+            unsynced => (unsynced, false),
+        };
         let committed = self.txn.commit_in_place(Some(logged));
         self.renew();
         let seq = committed?;

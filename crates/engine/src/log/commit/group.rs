@@ -156,20 +156,14 @@ impl CommitQueue {
         mut state: EnvMutexGuard<'a, CommitQueueState>,
     ) -> EnvMutexGuard<'a, CommitQueueState> {
         let patience = (state.group_us / 2).min(GROUP_WAIT_US_MAX);
-        let until = clock.monotonic_us() + patience;
         check_slow!(
             state.has_leader && !state.is_gathering,
             "one leader at a time waits for writers",
             state
         );
         state.is_gathering = true;
-        while state.queue.len() < state.expected_writers {
-            let now = clock.monotonic_us();
-            if now >= until {
-                break;
-            }
-            state = self.writers_arrived.wait_timeout_us(state, until - now).0;
-        }
+        let is_short = |state: &CommitQueueState| state.queue.len() < state.expected_writers;
+        state = self.writers_arrived.wait_timeout_while_us(state, clock, patience, is_short);
         state.is_gathering = false;
         state
     }

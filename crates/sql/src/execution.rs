@@ -95,14 +95,14 @@ impl Session {
                 let plan = self.plan(statement, false).await?;
                 self.run_plan(with_parameters(plan, parameters)?).await.map(Outcome::Rows)
             }
-            StatementKind::Insert => {
-                done("INSERT", Some(self.write_rows(statement, parameters).await?))
-            }
-            StatementKind::Update => {
-                done("UPDATE", Some(self.write_rows(statement, parameters).await?))
-            }
-            StatementKind::Delete => {
-                done("DELETE", Some(self.write_rows(statement, parameters).await?))
+            kind @ (StatementKind::Insert | StatementKind::Update | StatementKind::Delete) => {
+                let rows = self.write_rows(statement, parameters).await?;
+                let command = match kind {
+                    StatementKind::Insert => "INSERT",
+                    StatementKind::Update => "UPDATE",
+                    _ => "DELETE",
+                };
+                done(command, Some(rows))
             }
             StatementKind::Begin => {
                 if self.in_transaction() {

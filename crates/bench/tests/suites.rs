@@ -29,7 +29,12 @@ fn every_suite_runs_and_reports_every_engine() {
         ("growth", "Growth", &["--nums", "300,3000"], 2 * 3),
         ("inside", "Inside the same memory", &["--num", "2000"], 3),
         ("sqlite", "Perigee beside SQLite", &["--num", "1000", "--reps", "1"], 3 + 6 + 2),
-        ("tables", "Tables beside SQLite", &["--num", "1000", "--reps", "1"], 2 * (2 + 15 + 6)),
+        (
+            "tables",
+            "Tables beside SQLite and redb",
+            &["--num", "1000", "--reps", "1"],
+            2 * (2 + 15 + 6),
+        ),
         ("latency", "Latency up to the longest call", &["--num", "1000"], 4 + 3),
         ("churn", "Churn", &["--num", "500"], 1),
         ("threads", "Cost of threads", &["--num", "1000"], 4 * 6),
@@ -38,7 +43,8 @@ fn every_suite_runs_and_reports_every_engine() {
     for (suite, title, size, each) in suites {
         let dir = TestDir::new(&format!("suite-{suite}"));
         let engines = match suite {
-            "sqlite" | "tables" => "perigee,sqlite",
+            "sqlite" => "perigee,sqlite",
+            "tables" => "perigee,sqlite,redb",
             "transactions" => "perigee,sqlite,lmdb",
             _ => "perigee,sqlite,lmdb,fjall,redb",
         };

@@ -31,8 +31,14 @@ pub trait RowKey:
     /// Returns the key of row `i`. With `missing` it is the key of no row, but close to that of
     /// row `i`.
     fn new(kind: RowKeys, i: u64, missing: bool) -> Self;
+    /// Key type of redb.
+    type RedbKey: redb::Key + 'static;
+    /// Name of the key type of redb.
+    const REDB_TYPE: &'static str;
     fn to_sql(&self) -> ValueRef<'_>;
     fn from_sql(value: ValueRef<'_>) -> Option<Self>;
+    fn to_redb(&self) -> <Self::RedbKey as redb::Value>::SelfType<'_>;
+    fn from_redb(key: <Self::RedbKey as redb::Value>::SelfType<'_>) -> Self;
     /// Appends the key as `perigee-tables` stores it.
     fn encode(&self, out: &mut Vec<u8>);
 }
@@ -89,6 +95,8 @@ impl RowKey for u64 {
     type Row = NumberRow;
     const SQL_TYPE: &'static str = "INTEGER";
     const WITHOUT_ROWID: bool = false;
+    type RedbKey = u64;
+    const REDB_TYPE: &'static str = "u64";
     fn new(kind: RowKeys, i: u64, missing: bool) -> u64 {
         match kind {
             RowKeys::Random => mix(i + 1) >> 2 << 1 | u64::from(missing),
@@ -102,6 +110,12 @@ impl RowKey for u64 {
     fn from_sql(value: ValueRef<'_>) -> Option<u64> {
         value.as_i64().ok().map(|id| id as u64)
     }
+    fn to_redb(&self) -> u64 {
+        *self
+    }
+    fn from_redb(key: u64) -> u64 {
+        key
+    }
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_be_bytes());
     }
@@ -111,6 +125,8 @@ impl RowKey for Uuid {
     type Row = UuidRow;
     const SQL_TYPE: &'static str = "BLOB";
     const WITHOUT_ROWID: bool = true;
+    type RedbKey = &'static [u8; 16];
+    const REDB_TYPE: &'static str = "&[u8; 16]";
     fn new(kind: RowKeys, i: u64, missing: bool) -> Uuid {
         let (high, low) = (mix(i + 1), mix(!i));
         let high = match kind {
@@ -126,6 +142,12 @@ impl RowKey for Uuid {
     }
     fn from_sql(value: ValueRef<'_>) -> Option<Uuid> {
         value.as_blob().ok()?.try_into().ok().map(Uuid)
+    }
+    fn to_redb(&self) -> &[u8; 16] {
+        &self.0
+    }
+    fn from_redb(key: &[u8; 16]) -> Uuid {
+        Uuid(*key)
     }
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);

@@ -1,15 +1,18 @@
-//! The suite `tables`: the crate `perigee-tables` beside SQLite, with rows of one table.
+//! The suite `tables`: the crate `perigee-tables` beside SQLite and redb, with rows of one table.
 //!
 //! A repetition runs in a process of its own, like that of other workloads (`crate::job`): a
-//! workload that fills the table, then others on the same table. Both databases get the same rows
-//! in the same order, and every value read is compared.
+//! workload that fills the table, then others on the same table. All databases get the same rows in
+//! the same order, and every value read is compared.
 
 mod dataset;
 mod store;
 mod perigee;
 mod sqlite;
+mod redb;
 mod operations;
 mod run;
+#[cfg(test)]
+mod store_tests;
 
 use crate::job::ReadStep;
 use crate::parent::RunRequest;
@@ -18,7 +21,7 @@ use crate::settings::{RowDurability, RowSettings, Settings};
 pub use run::run;
 
 /// Engines of the suite.
-pub const ENGINES: [&str; 2] = ["perigee", "sqlite"];
+pub const ENGINES: [&str; 3] = ["perigee", "sqlite", "redb"];
 /// Prefix of the names of the workloads.
 const PREFIX: &str = "rows_";
 /// Sizes of values that the suite measures if the user gives none.
@@ -115,7 +118,7 @@ pub fn requests(
             num,
             threads,
             value_bytes: Some(bytes),
-            // The cache holds everything, so that warm reads hit it in both.
+            // The cache holds everything, so that warm reads hit it in all.
             cache: s.cache.max(256 << 20).max(num * (bytes as u64 + 80)),
             seconds: s.seconds.or(Some(90)),
             rows: RowSettings { durability, ..s.rows.clone() },

@@ -4,7 +4,7 @@ use super::dataset::{Dataset, RowKey};
 use super::operations::{CALL_OPS, Operations, Preparation, TXN_ROWS};
 use super::perigee::encode_row_key;
 use super::store::{EngineReader, RowStore};
-use super::{GetKeys, RowWorkload, find_workload, perigee, sqlite};
+use super::{GetKeys, RowWorkload, find_workload, perigee, redb, sqlite};
 use crate::engine::Result;
 use crate::job::{Job, ReadStep, add_meters};
 use crate::meter::{Meter, Pace, ProgressCounter};
@@ -48,11 +48,7 @@ fn run_with_keys<K: RowKey>(
     let s = &job.settings;
     let n = s.num.clamp(1, u64::from(u32::MAX));
     let data = Dataset::<K>::new(&s.rows, n, s.value_bytes.unwrap_or(16), s.seed);
-    let open = match job.engine.as_str() {
-        "perigee" => perigee::open::<K>,
-        "sqlite" => sqlite::open::<K>,
-        _ => return Err("the engine has no tables".into()),
-    };
+    let open = find_open::<K>(&job.engine).ok_or("the engine has no tables")?;
     let mut state = TableRun {
         dir,
         settings: s,
@@ -95,8 +91,19 @@ struct ThreadDone<'m> {
     time: std::ops::Range<Instant>,
 }
 
-/// Opens one of the two databases.
+/// Opens one of the databases.
 type OpenRows<K> = fn(&Path, &Settings) -> Result<Box<dyn RowStore<K>>>;
+
+/// Returns the function that opens a database of an engine, by its name in
+/// [`ENGINES`](super::ENGINES).
+pub fn find_open<K: RowKey>(engine: &str) -> Option<OpenRows<K>> {
+    match engine {
+        "perigee" => Some(perigee::open::<K>),
+        "sqlite" => Some(sqlite::open::<K>),
+        "redb" => Some(redb::open::<K>),
+        _ => None,
+    }
+}
 
 /// An open table and what it contains.
 struct TableRun<'d, K> {

@@ -96,10 +96,15 @@ impl<K: RowKey> RowStore<K> for SqliteRows {
         let mut insert = main.prepare(INSERT)?;
         main.execute_batch("BEGIN IMMEDIATE")?;
         let mut value = Vec::new();
-        for at in 0..data.n {
+        let loaded = (0..data.n).try_for_each(|at| -> Result<()> {
             let i = if sorted { data.row_at(at) } else { data.shuffled(at) };
             data.write_value(i, 1, &mut value);
             insert.execute((SqlKey(&data.key(i)), &value[..]))?;
+            Ok(())
+        });
+        if loaded.is_err() {
+            main.execute_batch("ROLLBACK")?;
+            return loaded;
         }
         main.execute_batch("COMMIT")?;
         Ok(())

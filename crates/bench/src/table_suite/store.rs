@@ -1,4 +1,4 @@
-//! Interface between the workloads of tables and the two databases.
+//! Interface between the workloads of tables and the databases.
 
 use super::dataset::Dataset;
 use crate::engine::{EffectiveOptions, Result};

@@ -1,4 +1,4 @@
-//! Tables of rows beside SQLite: each operation with the goal for it.
+//! Tables of rows beside SQLite and redb: each operation with the goal for it.
 
 use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
@@ -74,15 +74,19 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
         grids.extend(breakdown(&set));
     }
     SuiteView {
-        title: "Tables beside SQLite",
+        title: "Tables beside SQLite and redb",
         about: "Operations per second (CPU microseconds per operation). SQLite as its \
                 documentation recommends: write-ahead log, prepared statements, the faster kind \
                 of table, the same cache; `synchronous` FULL where commits survive a power loss, \
                 NORMAL where they survive a crash of the process, OFF where they survive until \
-                close. Ratio: of the throughput, the median over pairs of repetitions that ran \
-                next to each other, with the smallest and the largest. Times the CPU: SQLite's \
-                over ours. Gets are warm, and every value is compared; ours are rows with a copy \
-                of the value, SQLite's are borrowed."
+                close. redb with typed keys and the same cache; durability Immediate where commits \
+                survive a power loss, else None, which loses commits if the process crashes: its \
+                figures at that level are of a weaker guarantee. Ratio: of our throughput to \
+                SQLite's (to redb's in the columns after redb), the median over pairs of \
+                repetitions that ran next to each other, with the smallest and the largest. Times \
+                the CPU: the other's over ours. Goals are relative to SQLite. Gets are warm, and \
+                every value is compared; ours are rows with a copy of the value, those of the \
+                others are borrowed."
             .into(),
         grids,
         charts: Vec::new(),
@@ -97,9 +101,26 @@ fn durability_of(r: &Record) -> Option<RowDurability> {
     r.settings.as_ref().map(|s| s.rows.durability)
 }
 
+/// The engine that the goals are relative to.
+const GOAL_PEER: &str = "sqlite";
+/// Another engine, which is in the table if it was measured.
+const OTHER_PEER: &str = "redb";
+
 fn comparison(all: &RecordSet<'_>, title: String) -> Grid {
-    let header =
-        ["operation", "perigee", "sqlite", "ratio", "min..max", "times the CPU", "goal", "reached"];
+    let mut header = vec![
+        "operation",
+        "perigee",
+        GOAL_PEER,
+        "ratio",
+        "min..max",
+        "times the CPU",
+        "goal",
+        "reached",
+    ];
+    let has_other = !all.with_engine(OTHER_PEER).is_empty();
+    if has_other {
+        header.extend([OTHER_PEER, "ratio", "min..max", "times the CPU"]);
+    }
     let mut grid = Grid::new(title, &header);
     for goal in &GOALS {
         let of = all.with_workload(goal.workload).with_threads(goal.threads);
@@ -107,43 +128,65 @@ fn comparison(all: &RecordSet<'_>, title: String) -> Grid {
         if of.is_empty() {
             continue;
         }
-        let (ours, theirs) = (of.with_engine("perigee"), of.with_engine("sqlite"));
-        let is_size = goal.operation == ROW_SIZE;
-        let measure = |r: &Record| match is_size {
-            // Rows per byte, so that more is better, as for the throughput.
-            true => r.ops as f64 / r.db_bytes.max(1) as f64,
-            false => r.ops_per_sec,
-        };
-        let ratios = paired_ratios(&ours, &theirs, measure);
-        let ratio = spread(ratios.clone());
-        let known = !ratios.is_empty();
-        let bytes = |set: &RecordSet<'_>| {
-            let bytes = set.median(|r| r.db_bytes as f64 / r.ops.max(1) as f64);
-            bytes.map_or("-".into(), |b| format!("{b:.1}"))
-        };
-        let cell = |set: &RecordSet<'_>| match (is_size, goal.workload) {
-            (true, _) => bytes(set),
-            (_, "rows_open") => {
-                set.median(|r| r.open_ms).map_or("-".into(), |ms| format!("{ms:.2} ms"))
-            }
-            _ => set.rate(),
-        };
-        let (our_cpu, their_cpu) =
-            (ours.median(|r| r.cpu_us_per_op), theirs.median(|r| r.cpu_us_per_op));
-        let reached = if ratio.median >= goal.times { "yes" } else { "NO" };
-        let or_dash = |known: bool, text: String| if known { text } else { "-".to_owned() };
-        grid.rows.push(vec![
-            goal.operation.to_owned(),
-            cell(&ours),
-            cell(&theirs),
-            or_dash(known, format!("{:.2}", ratio.median)),
-            or_dash(known, format!("{:.2}..{:.2}", ratio.min, ratio.max)),
-            if is_size { "-".into() } else { ratio_text(their_cpu, our_cpu) },
-            or_dash(goal.times > 0.0, format!("{}", goal.times)),
-            or_dash(known && goal.times > 0.0, reached.to_owned()),
-        ]);
+        let ours = of.with_engine("perigee");
+        let (cells, ratio) = peer_cells(goal, &ours, &of.with_engine(GOAL_PEER));
+        let reached = ratio.filter(|_| goal.times > 0.0).map(|ratio| match ratio >= goal.times {
+            true => "yes",
+            false => "NO",
+        });
+        let mut row = vec![goal.operation.to_owned(), goal.cell(&ours)];
+        row.extend(cells);
+        row.push(if goal.times > 0.0 { format!("{}", goal.times) } else { "-".to_owned() });
+        row.push(reached.unwrap_or("-").to_owned());
+        if has_other {
+            row.extend(peer_cells(goal, &ours, &of.with_engine(OTHER_PEER)).0);
+        }
+        grid.rows.push(row);
     }
     grid
+}
+
+impl Goal {
+    fn is_size(&self) -> bool {
+        self.operation == ROW_SIZE
+    }
+    /// Formats the measure of an engine.
+    fn cell(&self, set: &RecordSet<'_>) -> String {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        if self.is_size() {
+            let bytes = set.median(|r| r.db_bytes as f64 / r.ops.max(1) as f64);
+            or_dash(bytes.map(|b| format!("{b:.1}")))
+        } else if self.workload == "rows_open" {
+            or_dash(set.median(|r| r.open_ms).map(|ms| format!("{ms:.2} ms")))
+        } else {
+            set.rate()
+        }
+    }
+}
+
+/// Returns the cells of another engine (measure, ratio, its smallest and largest, ratio of the CPU
+/// times), and the ratio.
+fn peer_cells(
+    goal: &Goal,
+    ours: &RecordSet<'_>,
+    theirs: &RecordSet<'_>,
+) -> ([String; 4], Option<f64>) {
+    let measure = |r: &Record| match goal.is_size() {
+        // Rows per byte, so that more is better, as for the throughput.
+        true => r.ops as f64 / r.db_bytes.max(1) as f64,
+        false => r.ops_per_sec,
+    };
+    let ratios = paired_ratios(ours, theirs, measure);
+    let ratio = (!ratios.is_empty()).then(|| spread(ratios));
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let cpu = |set: &RecordSet<'_>| set.median(|r| r.cpu_us_per_op);
+    let cells = [
+        goal.cell(theirs),
+        or_dash(ratio.as_ref().map(|r| format!("{:.2}", r.median))),
+        or_dash(ratio.as_ref().map(|r| format!("{:.2}..{:.2}", r.min, r.max))),
+        if goal.is_size() { "-".to_owned() } else { ratio_text(cpu(theirs), cpu(ours)) },
+    ];
+    (cells, ratio.map(|r| r.median))
 }
 
 /// Returns the ratios of a measure of repetitions that ran next to each other.
@@ -174,33 +217,54 @@ mod tests {
     use super::*;
     use crate::settings::tests::parse_settings;
 
+    fn record(engine: &str, rep: u32, rate: f64) -> Record {
+        let mut settings = parse_settings(&[]);
+        settings.rows.durability = RowDurability::Crash;
+        Record {
+            suite: "tables".into(),
+            engine: engine.into(),
+            workload: "rows_get".into(),
+            threads: 1,
+            rep,
+            value_bytes: 16,
+            ops_per_sec: rate,
+            cpu_us_per_op: 1.0,
+            settings: Some(settings),
+            ..Record::default()
+        }
+    }
+
+    fn view_of(records: &[Record]) -> SuiteView {
+        view(&RecordSet::for_suite(records, "tables"))
+    }
+
     #[test]
     fn ratios_are_paired_by_repetition() {
-        let record = |engine: &str, rep: u32, rate: f64| {
-            let mut settings = parse_settings(&[]);
-            settings.rows.durability = RowDurability::Crash;
-            Record {
-                suite: "tables".into(),
-                engine: engine.into(),
-                workload: "rows_get".into(),
-                threads: 1,
-                rep,
-                value_bytes: 16,
-                ops_per_sec: rate,
-                cpu_us_per_op: 1.0,
-                settings: Some(settings),
-                ..Record::default()
-            }
-        };
         let records = [
             record("perigee", 0, 400.0),
             record("sqlite", 0, 100.0),
             record("perigee", 1, 300.0),
             record("sqlite", 1, 50.0),
         ];
-        let view = view(&RecordSet::for_suite(&records, "tables"));
+        let view = view_of(&records);
         assert_eq!(view.grids.len(), 1);
         let row = &view.grids[0].rows[0];
         assert_eq!(row[3..], ["5.00", "4.00..6.00", "1.00", "4", "yes"]);
+        let records =
+            [&records[..], &[record("redb", 0, 800.0), record("redb", 1, 300.0)]].concat();
+        let view = view_of(&records);
+        let row = &view.grids[0].rows[0];
+        assert_eq!(row[3..8], ["5.00", "4.00..6.00", "1.00", "4", "yes"]);
+        assert_eq!(row[9..], ["0.75", "0.50..1.00", "1.00"]);
+        assert_eq!(view.grids[0].header.len(), row.len());
+    }
+
+    #[test]
+    fn goal_without_sqlite_is_neither_reached_nor_missed() {
+        let redb = record("redb", 0, 100.0);
+        let view = view_of(&[record("perigee", 0, 400.0), redb]);
+        let row = &view.grids[0].rows[0];
+        assert_eq!(row[2..8], ["-", "-", "-", "-", "4", "-"]);
+        assert_eq!(row[9], "4.00");
     }
 }

@@ -173,7 +173,7 @@ fn add_missing_columns(db: &Db, family: &Family, name: &str, declared: &Schema) 
     // A handle for dynamic rows fits every schema.
     let (_, stored) = open_stored(db, name)?;
     let state = TableState::new(db, family.clone(), name, stored, || None)?;
-    state.change_idle_schema(|schema| {
+    state.change_idle_schema(|_, schema| {
         for column in missing_columns(schema, declared)? {
             schema.add_column(&column)?;
         }
@@ -222,7 +222,7 @@ impl TableDb for Db {
     fn alter_table(&self, name: &str, changes: &[SchemaChange]) -> Result<()> {
         let (family, stored) = open_stored(self, name)?;
         let state = TableState::new(self, family, name, stored, || None)?;
-        state.change_idle_schema(|schema| changes.iter().try_for_each(|c| schema.apply(c)))
+        state.change_idle_schema(|_, schema| changes.iter().try_for_each(|c| schema.apply(c)))
     }
     fn tables(&self) -> Result<Vec<TableInfo>> {
         let mut tables = Vec::new();

@@ -86,8 +86,15 @@ struct ErrorDetails {
     column: Option<String>,
     index: Option<String>,
     key: Option<String>,
-    duplicate_rows: Option<(u64, u64)>,
+    duplicate_rows: Option<DuplicateRows>,
     engine: Option<perigee::Error>,
+}
+
+/// Numbers of two rows of a bulk load, counted from 0, that exclude each other.
+#[derive(Clone, Copy, Debug)]
+pub struct DuplicateRows {
+    pub first: u64,
+    pub second: u64,
 }
 
 impl Error {
@@ -125,8 +132,8 @@ impl Error {
         self.0.index.get_or_insert_with(|| index.to_owned());
         self
     }
-    pub(crate) fn with_duplicate_rows(mut self, first: u64, second: u64) -> Error {
-        self.0.duplicate_rows = Some((first, second));
+    pub(crate) fn with_duplicate_rows(mut self, rows: DuplicateRows) -> Error {
+        self.0.duplicate_rows = Some(rows);
         self
     }
     /// Adds the key as text, cut to a readable length.
@@ -223,7 +230,7 @@ impl Error {
     /// # Ok::<(), perigee_tables::Error>(())
     /// ```
     pub fn duplicate_rows(&self) -> Option<(u64, u64)> {
-        self.0.duplicate_rows
+        self.0.duplicate_rows.map(|rows| (rows.first, rows.second))
     }
     /// Returns the error of the engine that caused this one.
     ///
@@ -262,7 +269,10 @@ impl From<perigee::Error> for Error {
             perigee::ErrorKind::InvalidArgument => ErrorKind::InvalidArgument,
             _ => ErrorKind::Engine,
         };
-        let mut error = Error::new(kind, e.to_string());
+        // Display writes the kind of this error, which has the same name except for `Engine`.
+        let text = e.to_string();
+        let own_kind = format!("{kind}: ");
+        let mut error = Error::new(kind, text.strip_prefix(&own_kind).unwrap_or(&text));
         error.0.engine = Some(e);
         error
     }

@@ -1,14 +1,16 @@
 //! [`RowFeed`]: the changes of the rows of a table, decoded from the change feed of the engine.
 
 use crate::binding::Binding;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::PrimaryKey;
 use crate::row::Row;
 use crate::row_format::{WriteKind, read_header};
 use crate::row_reads::{decode_row, malformed_row};
 use crate::table::Table;
 use crate::table_state::{ROWS, SCHEMA_KEY, TableState};
-use perigee::changes::{ChangeFeed, ChangeKind, FamilyChange, FamilyChangeKind, FeedEvent};
+use perigee::changes::{
+    ChangeFeed, ChangeKind, ChangeOperation, FamilyChange, FamilyChangeKind, FeedEvent,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +57,8 @@ pub struct RowFeed<R: Row> {
     /// Changes of the commit at the position of `feed` that were not returned yet.
     pending: VecDeque<RowChange<R, R::Key>>,
     position: u64,
+    /// The error of a commit that could not be decoded.
+    failed: Option<Error>,
 }
 
 /// Prints the table and the position.
@@ -95,6 +99,7 @@ impl<R: Row> Table<R> {
             state: Arc::clone(&self.state),
             binding: self.state.binding(),
             pending: VecDeque::new(),
+            failed: None,
         })
     }
 }
@@ -128,8 +133,11 @@ impl<R: Row> RowFeed<R> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`ChangeFeed::next_change`], and `Corruption` if a row cannot be decoded.
+    /// Those of [`ChangeFeed::next_change`]; `Corruption` if a row cannot be decoded;
+    /// `SchemaMismatch` if the row type does not fit the schema any more. After one of the latter
+    /// two all calls return it again: open another feed at [`RowFeed::position`].
     pub fn next_change(&mut self) -> Result<Option<RowChange<R, R::Key>>> {
+        self.check_not_failed()?;
         while self.pending.is_empty() {
             let event = self.feed.next_change().map_err(|e| self.state.engine_error(e))?;
             let Some(event) = event else { return Ok(None) };
@@ -154,6 +162,7 @@ impl<R: Row> RowFeed<R> {
     /// # Errors
     /// Same as [`RowFeed::next_change`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<RowChange<R, R::Key>>> {
+        self.check_not_failed()?;
         while self.pending.is_empty() {
             let event = self.feed.wait(timeout).map_err(|e| self.state.engine_error(e))?;
             let Some(event) = event else { return Ok(None) };
@@ -169,13 +178,24 @@ impl<R: Row> RowFeed<R> {
         }
         change
     }
-    /// Adds the changes of an event to `pending`.
+    /// Adds the changes of an event to `pending`: all of them, or after an error none.
     fn decode(&mut self, event: &FeedEvent) -> Result<()> {
+        let decoded = self.decode_event(event);
+        if let Err(e) = &decoded {
+            self.pending.clear();
+            self.failed = Some(e.clone());
+        }
+        decoded
+    }
+    fn check_not_failed(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+    fn decode_event(&mut self, event: &FeedEvent) -> Result<()> {
         match event {
             FeedEvent::Commit(commit) => {
                 let family = self.state.family.id();
                 for operation in commit.operations().filter(|op| op.family == family) {
-                    self.decode_operation(operation.sequence, operation.kind)?;
+                    self.decode_operation(&operation)?;
                 }
             }
             FeedEvent::Family(change) => self.decode_family_change(change),
@@ -197,8 +217,8 @@ impl<R: Row> RowFeed<R> {
             self.pending.push_back(RowChange { sequence, expires_at_ms: None, event });
         }
     }
-    fn decode_operation(&mut self, sequence: u64, kind: ChangeKind<'_>) -> Result<()> {
-        let (event, expires_at_ms) = match kind {
+    fn decode_operation(&mut self, operation: &ChangeOperation<'_>) -> Result<()> {
+        let (event, expires_at_ms) = match operation.kind {
             ChangeKind::Put { key, value, expires_at_ms } if key.first() == Some(&ROWS) => {
                 let row = decode_row(&self.state, &mut self.binding, key, value)?;
                 let event = match read_header(value) {
@@ -217,6 +237,7 @@ impl<R: Row> RowFeed<R> {
             ChangeKind::Put { key, .. } if key == SCHEMA_KEY => (RowEvent::SchemaChanged, None),
             _ => return Ok(()),
         };
+        let sequence = operation.sequence;
         self.pending.push_back(RowChange { sequence, expires_at_ms, event });
         Ok(())
     }

@@ -37,6 +37,7 @@
 use crate::binding::Binding;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_entry::index_entry;
+use crate::key::read_values;
 use crate::limits::{BACKFILL_ROWS_MAX, INDEXES_MAX};
 use crate::row::Row;
 use crate::row_reads::{ReadPoint, RowSource, decode_row, malformed_row};
@@ -46,7 +47,8 @@ use crate::schema::stored::{IndexStatus, OrderedColumn, StoredIndex, StoredSchem
 use crate::table::Table;
 use crate::table_state::ROWS;
 use crate::txn::{RowWrite, TableTxn, run_table_txn};
-use perigee::TxnOptions;
+use crate::value::DisplayTuple;
+use perigee::{Txn, TxnOptions};
 use std::ops::Bound;
 
 /// The rows of one transaction of a backfill.
@@ -76,9 +78,12 @@ impl<R: Row> Table<R> {
     ///
     /// # Errors
     /// `AlreadyExists` if there is an index of this name with another definition;
-    /// `UniqueViolation` if the index is unique and two rows have the same values: the index does
-    /// not exist then; `InvalidArgument` if the definition names an unknown column or breaks a
-    /// limit; `Busy` if a bulk load runs, or if a transaction has locked the schema for too long.
+    /// `UniqueViolation` if the index is unique and two rows have the same values;
+    /// `InvalidArgument` if the definition names an unknown column or breaks a limit, or if the
+    /// values of a row are too long for a key of an index; `Busy` if a bulk load runs, or if a
+    /// transaction has locked the schema for too long. The index does not exist then. After another
+    /// error of the engine, such as a full disk, writers maintain the index, but it cannot be read:
+    /// call this again to complete it, or drop it.
     pub fn create_index(&self, def: IndexDef) -> Result<()> {
         self.create_index_in_batches(def, BACKFILL_ROWS_MAX)
     }
@@ -88,18 +93,19 @@ impl<R: Row> Table<R> {
     pub fn create_index_in_batches(&self, def: IndexDef, batch_rows: usize) -> Result<()> {
         let describe = |e: Error| e.in_table(self.name()).in_index(def.name());
         def.validate().map_err(describe)?;
-        let register = |schema: &mut StoredSchema| register_index(schema, &def);
+        let register = |_: &Txn, schema: &mut StoredSchema| register_index(schema, &def);
         let (id, ready) = self.state.change_idle_schema(register).map_err(describe)?;
         if ready {
             return Ok(());
         }
         if let Err(e) = self.fill_index(id, batch_rows) {
-            if e.kind() == ErrorKind::UniqueViolation {
+            // A later build would fail, too.
+            if matches!(e.kind(), ErrorKind::UniqueViolation | ErrorKind::InvalidArgument) {
                 self.remove_index(id).map_err(describe)?;
             }
             return Err(describe(e));
         }
-        let complete = |schema: &mut StoredSchema| {
+        let complete = |_: &Txn, schema: &mut StoredSchema| {
             let mut indexes = schema.indexes.iter_mut();
             let index = indexes.find(|i| i.id == id).ok_or_else(dropped_during_build)?;
             index.status = IndexStatus::Ready;
@@ -130,7 +136,8 @@ impl<R: Row> Table<R> {
         self.state.refresh().map(drop)
     }
     fn remove_index(&self, id: u32) -> Result<()> {
-        self.state.change_schema(|txn, schema| {
+        // Not during a bulk load: the entries that it publishes at its end would be left over.
+        self.state.change_idle_schema(|txn, schema| {
             let Some(at) = schema.indexes.iter().position(|i| i.id == id) else { return Ok(()) };
             let index = schema.indexes.remove(at);
             Ok(txn.delete_prefix(&self.state.family, [index.number])?)
@@ -215,7 +222,13 @@ impl<R: Row> Table<R> {
             Some(ms) => txn.put_until(family, &entry.key, &entry.value, ms),
             None => txn.put(family, &entry.key, &entry.value),
         };
-        put.map_err(|e| self.state.engine_error(e))
+        put.map_err(|e| {
+            let e = self.state.engine_error(e).in_index(&binding.indexes[position].name);
+            match read_values(&key[1..], &binding.key) {
+                Ok(values) => e.with_key(DisplayTuple(&values)),
+                Err(_) => e,
+            }
+        })
     }
 }
 

@@ -23,6 +23,8 @@ pub const BACKFILL_ROWS_MAX: usize = 1024;
 pub const SCHEMA_LOCK_SECONDS_MAX: u64 = 10;
 /// Longest wait of a write for a bulk load of its table, in seconds.
 pub const LOAD_WAIT_SECONDS_MAX: u64 = 10;
+/// Largest buffer for keys or rows that a thread keeps between calls, in bytes.
+pub const THREAD_BUFFER_BYTES_MAX: usize = 1 << 20;
 /// Longest preview of a key in a message, in characters.
 pub const KEY_PREVIEW_CHARS_MAX: usize = 120;
 /// Rows of a record batch, unless a scan sets another number.

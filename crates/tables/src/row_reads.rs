@@ -3,6 +3,7 @@
 use crate::binding::Binding;
 use crate::error::{Error, Malformed, Result};
 use crate::key::{FullKey, KeyPrefix, read_values};
+use crate::limits::THREAD_BUFFER_BYTES_MAX;
 use crate::ordered::prefix_successor;
 use crate::row::Row;
 use crate::table_state::{ROWS, TableState};
@@ -49,7 +50,9 @@ pub fn with_key_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut buffer = KEY_BUFFER.take();
     buffer.clear();
     let result = use_buffer(&mut buffer);
-    KEY_BUFFER.set(buffer);
+    if buffer.capacity() <= THREAD_BUFFER_BYTES_MAX {
+        KEY_BUFFER.set(buffer);
+    }
     result
 }
 

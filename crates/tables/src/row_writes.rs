@@ -5,6 +5,7 @@ use crate::binding::Binding;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_entry::{IndexEntry, index_entries};
 use crate::key::{FullKey, KeyPrefix, read_values};
+use crate::limits::THREAD_BUFFER_BYTES_MAX;
 use crate::row::Row;
 use crate::row_format::{WriteKind, write_row};
 use crate::row_reads::{
@@ -61,7 +62,10 @@ fn with_row_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut buffer = ROW_BUFFER.take();
     buffer.clear();
     let result = use_buffer(&mut buffer);
-    ROW_BUFFER.set(buffer);
+    // A thread does not keep the memory of its largest row.
+    if buffer.capacity() <= THREAD_BUFFER_BYTES_MAX {
+        ROW_BUFFER.set(buffer);
+    }
     result
 }
 
@@ -311,4 +315,19 @@ impl<'a, R: Row> TxnTable<'a, R> {
         }
     }
     crate::row_reads::inherent_reads!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_do_not_keep_large_buffers() {
+        with_row_buffer(|buffer| buffer.resize(THREAD_BUFFER_BYTES_MAX + 1, 0));
+        with_row_buffer(|buffer| assert_eq!(buffer.capacity(), 0));
+        with_key_buffer(|buffer| buffer.resize(THREAD_BUFFER_BYTES_MAX + 1, 0));
+        with_key_buffer(|buffer| assert_eq!(buffer.capacity(), 0));
+        with_row_buffer(|buffer| buffer.resize(1000, 0));
+        with_row_buffer(|buffer| assert!(buffer.is_empty() && buffer.capacity() >= 1000));
+    }
 }

@@ -213,7 +213,7 @@ impl TableState {
     /// Those of `change`; `Busy` if a bulk load runs, or after a wait.
     pub fn change_idle_schema<T>(
         &self,
-        mut change: impl FnMut(&mut StoredSchema) -> Result<T>,
+        mut change: impl FnMut(&Txn, &mut StoredSchema) -> Result<T>,
     ) -> Result<T> {
         self.change_schema(|txn, schema| {
             if schema.loading {
@@ -221,7 +221,7 @@ impl TableState {
                 txn.lock(&self.family, LOAD_KEY, LockMode::Shared)?;
                 schema.loading = false;
             }
-            change(schema)
+            change(txn, schema)
         })
     }
     /// Takes the lock of bulk loads, exclusively; it ends with the transaction.
@@ -284,11 +284,25 @@ pub fn change_stored_schema<T>(
         let result = change(txn, &mut schema)?;
         if schema != before {
             schema.version = before.version.wrapping_add(1);
-            txn.put(family, SCHEMA_KEY, codec::encode(&schema))?;
+            txn.put(family, SCHEMA_KEY, encode_schema(&schema)?)?;
         }
         Ok(result)
     });
     result.map_err(|e: Error| e.in_table(table))
+}
+
+/// Encodes a schema that [`read_schema`] accepts.
+fn encode_schema(schema: &StoredSchema) -> Result<Vec<u8>> {
+    let bytes = codec::encode(schema);
+    if bytes.len() > SCHEMA_BYTES_MAX {
+        let text = format!(
+            "the schema takes {} bytes, at most {SCHEMA_BYTES_MAX} are allowed: use shorter \
+             defaults, or copy the rows to a new table if columns were added and dropped often",
+            bytes.len()
+        );
+        return Err(Error::invalid(text));
+    }
+    Ok(bytes)
 }
 
 /// Decodes a stored schema.
@@ -318,7 +332,7 @@ pub fn store_new_schema(
             return Err(Error::corruption(text));
         }
         let stored = StoredSchema::new(schema);
-        txn.put(family, SCHEMA_KEY, codec::encode(&stored))?;
+        txn.put(family, SCHEMA_KEY, encode_schema(&stored)?)?;
         Ok((stored, true))
     });
     result.map_err(|e: Error| e.in_table(table))

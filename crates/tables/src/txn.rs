@@ -204,7 +204,7 @@ impl<'a> TableTxn<'a> {
                 Some(ms) => txn.put_until(family, &entry.key, &entry.value, ms),
                 None => txn.put(family, &entry.key, &entry.value),
             }
-            .map_err(fails)?;
+            .map_err(|e| fails(e).in_index(&write.binding.indexes[entry.index].name))?;
         }
         let written = match (row, expires_at_ms) {
             (None, _) => txn.delete(family, key),

@@ -260,3 +260,27 @@ fn interrupted_builds_are_listed_as_not_ready() {
         assert!(states.contains(&state), "{state:?} is not in {states:?}");
     }
 }
+
+/// A value that no index entry can have ends the build, as a duplicate does: otherwise every later
+/// write would maintain an index that can never be completed.
+#[test]
+fn an_index_that_a_row_does_not_fit_is_removed() {
+    let db = perigee::example_db().unwrap();
+    let schema = Schema::new().key("id", ColumnType::U32).column("text", ColumnType::Text);
+    let table = db.create_dyn_table("t", schema).unwrap();
+    let long = vec![Value::U32(1), Value::from("x".repeat(100_000))];
+    table.put(&long).unwrap();
+    let error = table.create_index(IndexDef::new("by_text").column("text")).unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::InvalidArgument, Some("by_text")));
+    let text = error.to_string();
+    assert!(text.contains("key (1): invalid argument: the key is too long"), "{error}");
+    assert!(table.indexes().unwrap().is_empty());
+    table.create_index(IndexDef::new("by_id").column_desc("id")).unwrap();
+    table.load([vec![Value::U32(2), Value::from("y")]]).unwrap();
+    table.delete([Value::U32(1)]).unwrap();
+    table.create_index(IndexDef::new("by_text").column("text")).unwrap();
+    let error = table.put(&long).unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::InvalidArgument, Some("by_text")));
+    let error = table.load([long]).unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::InvalidArgument, Some("by_text")));
+}

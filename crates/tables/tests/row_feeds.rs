@@ -1,7 +1,9 @@
 //! The change feed of a table.
 #![allow(clippy::unwrap_used)]
 
-use perigee_tables::{Column, ColumnType, IndexDef, Row, RowEvent, RowFeed, SchemaChange, TableDb};
+use perigee_tables::{
+    Column, ColumnType, ErrorKind, IndexDef, Row, RowEvent, RowFeed, SchemaChange, TableDb, Value,
+};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 struct Item {
@@ -86,4 +88,36 @@ fn old_rows_in_the_log_are_decoded() {
         })
         .collect();
     assert_eq!(rows, [[1u32.into(), "a".into(), perigee_tables::Value::U8(3)]]);
+}
+
+/// A caller that goes on after an error would lose the changes of the commit that it concerns.
+#[test]
+fn a_feed_returns_its_error_again() {
+    let db = perigee::example_db().unwrap();
+    let items = db.table::<Item>("items").unwrap();
+    items.insert(&item(1, "a")).unwrap();
+    let mut feed = items.changes(0).unwrap();
+    while feed.next_change().unwrap().is_some() {}
+    let before = feed.position();
+    let column = Column::new("age", ColumnType::U8).default_value(7u8);
+    db.alter_table("items", &[SchemaChange::AddColumn(column)]).unwrap();
+    let table = db.dyn_table("items").unwrap();
+    let row = |id: u32| vec![id.into(), "b".into(), 9u8.into()];
+    table.insert(&row(2)).unwrap();
+    table.delete([Value::U32(1)]).unwrap();
+    let errors: Vec<_> = std::iter::from_fn(|| Some(feed.next_change()))
+        .skip_while(Result::is_ok)
+        .take(3)
+        .map(|change| change.unwrap_err().kind())
+        .collect();
+    assert_eq!(errors, [ErrorKind::SchemaMismatch; 3]);
+    // A feed of another row type continues there, and loses nothing.
+    assert!(feed.position() >= before);
+    let mut feed = table.changes(feed.position()).unwrap();
+    let mut events = Vec::new();
+    while let Some(change) = feed.next_change().unwrap() {
+        events.push(change.event);
+    }
+    events.retain(|e| *e != RowEvent::SchemaChanged);
+    assert_eq!(events, [RowEvent::Insert(row(2)), RowEvent::Delete(vec![Value::U32(1)])]);
 }

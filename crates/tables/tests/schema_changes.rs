@@ -204,3 +204,20 @@ fn contents_of_other_programs_are_not_touched() {
     family.put([0, 1], "no schema").unwrap();
     assert_eq!(db.dyn_table("mine").unwrap_err().kind(), ErrorKind::Corruption);
 }
+
+/// A schema that cannot be read again is not written.
+#[test]
+fn a_schema_that_is_too_large_is_refused() {
+    let db = perigee::example_db().unwrap();
+    let table = db.create_dyn_table("t", Schema::new().key("id", ColumnType::U32)).unwrap();
+    table.insert(&vec![Value::U32(1)]).unwrap();
+    let large = || Value::from("x".repeat(70 << 20));
+    let column = Column::new("text", ColumnType::Text).default_value(large());
+    let error = db.alter_table("t", &[SchemaChange::AddColumn(column.clone())]).unwrap_err();
+    assert_eq!((error.kind(), error.table()), (ErrorKind::InvalidArgument, Some("t")));
+    assert_eq!(db.dyn_table("t").unwrap().get([Value::U32(1)]).unwrap(), Some(vec![1u32.into()]));
+    let mut schema = Schema::new().key("id", ColumnType::U32);
+    schema = schema.add(column);
+    let error = db.create_dyn_table("u", schema).unwrap_err();
+    assert_eq!((error.kind(), error.table()), (ErrorKind::InvalidArgument, Some("u")));
+}

@@ -123,3 +123,19 @@ fn imports_are_all_or_nothing_after_a_crash_at_any_io() {
     }
     assert!(visible >= 3 && invisible > 20, "{visible} {invisible}");
 }
+
+/// Otherwise the first would publish the rows of the second, which are not all there yet.
+#[test]
+fn a_table_is_staged_once_at_a_time() {
+    let db = perigee::example_db().unwrap();
+    let first = StagedTable::create(&db, "t", schema(), &[]).unwrap();
+    first.table().load((0..ROWS).map(row)).unwrap();
+    let error = StagedTable::create(&db, "t", schema(), &[]).unwrap_err();
+    assert_eq!((error.kind(), error.table()), (ErrorKind::Busy, Some("t")));
+    assert_eq!(StagedTable::discard_all(&db).unwrap(), 0, "it is in use");
+    let other = StagedTable::create(&db, "u", schema(), &[]).unwrap();
+    let rows: Vec<_> = (0..ROWS).map(row).collect();
+    check_table(&first.publish().unwrap(), &rows);
+    drop(other);
+    StagedTable::create(&db, "u", schema(), &[]).unwrap().publish().unwrap();
+}

@@ -167,3 +167,71 @@ fn tables_are_writable_after_a_crash_during_a_load() {
         check_table(&table, &rows);
     }
 }
+
+/// A rejected row has written a part of its index entries: the load cannot be finished.
+#[test]
+fn a_load_with_a_rejected_row_cannot_be_finished() {
+    let db = perigee::example_db().unwrap();
+    let table = create(&db);
+    table.insert(&row(1)).unwrap();
+    let same_mail = vec![9u32.into(), "x".into(), "m1".into()];
+    let mut load = table.begin_load().unwrap();
+    load.push(&row(5)).unwrap();
+    assert_eq!(load.push(&same_mail).unwrap_err().kind(), ErrorKind::UniqueViolation);
+    assert_eq!(load.push(&row(6)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let error = load.finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("rejected"), "{error}");
+    check_table(&table, &[row(1)]);
+}
+
+/// Entries that a load writes to an index must not be published after the index was dropped: the
+/// next index would have them.
+#[test]
+fn an_index_cannot_be_dropped_during_a_load() {
+    SimWorld::new(1).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env)).unwrap();
+        let table = create(&db);
+        let mut load = table.begin_load().unwrap();
+        load.push(&row(1)).unwrap();
+        let error = table.drop_index("name").unwrap_err();
+        assert_eq!((error.kind(), error.index()), (ErrorKind::Busy, Some("name")));
+        load.finish().unwrap();
+        table.drop_index("name").unwrap();
+        table.create_index(IndexDef::new("id").column("id")).unwrap();
+        check_table(&table, &[row(1)]);
+        db.close().unwrap();
+    });
+}
+
+/// The error says what ends the state: waiting does not.
+#[test]
+fn a_load_names_the_unfinished_index() {
+    let disk = SimDisk::new(1);
+    let env = perigee::env::Env { fs: disk.clone(), ..perigee::env::Env::real() };
+    let db = Db::open("/db", Options::in_env(env)).unwrap();
+    let table = create(&db);
+    table.insert(&row(1)).unwrap();
+    db.sync().unwrap();
+    let after = (1..200).find_map(|at| {
+        let disk = disk.deep_clone();
+        let env = perigee::env::Env { fs: disk.clone(), ..perigee::env::Env::real() };
+        let db = Db::open("/db", Options::in_env(env)).unwrap();
+        let table = db.dyn_table("t").unwrap();
+        disk.crash_at(at);
+        let built = table.create_index(IndexDef::new("id").column("id"));
+        let after = disk.crash_clone(1, perigee::env::fs::memory::Crash::Process);
+        let env = perigee::env::Env { fs: after, ..perigee::env::Env::real() };
+        let db = Db::open("/db", Options::in_env(env)).unwrap();
+        let table = db.dyn_table("t").unwrap();
+        let unfinished = built.is_err() && table.indexes().unwrap().len() == 3;
+        (unfinished && table.index("id").is_err()).then_some(table)
+    });
+    let table = after.expect("no crash has left an unfinished index");
+    let error = table.load([row(2)]).unwrap_err();
+    assert_eq!((error.kind(), error.index()), (ErrorKind::Busy, Some("id")));
+    assert!(error.message().contains("create_index"), "{error}");
+    table.create_index(IndexDef::new("id").column("id")).unwrap();
+    table.load([row(2)]).unwrap();
+    check_table(&table, &[row(1), row(2)]);
+}

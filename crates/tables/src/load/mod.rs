@@ -10,7 +10,7 @@
 pub mod staged;
 
 use crate::binding::Binding;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{DuplicateRows, Error, ErrorKind, Result};
 use crate::index_entry::index_entries;
 use crate::key::read_values;
 use crate::limits::SCHEMA_LOCK_SECONDS_MAX;
@@ -53,6 +53,8 @@ pub struct TableLoad<'a, R> {
     /// True if keys must be compared with existing rows.
     check_existing: bool,
     sorted: bool,
+    /// True after a row was rejected: a part of its entries may have been written.
+    rejected: bool,
     last_key: Vec<u8>,
     hashes: KeyHashes,
     buffer: Vec<u8>,
@@ -61,23 +63,31 @@ pub struct TableLoad<'a, R> {
 /// Hashes of the keys that must not occur twice.
 struct KeyHashes {
     states: [RandomState; 2],
-    /// Hash and row number.
-    seen: Vec<(u128, u64)>,
+    seen: Vec<KeyHash>,
 }
+
+/// The hash of a key, in two words: 24 bytes, where a `u128` would make it 32.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct KeyHash {
+    hash: [u64; 2],
+    row: u64,
+}
+
+const _: () = assert!(size_of::<KeyHash>() == 24, "docs/tables.md names the memory of a load");
 
 impl KeyHashes {
     fn new() -> KeyHashes {
         KeyHashes { states: [RandomState::new(), RandomState::new()], seen: Vec::new() }
     }
     fn add(&mut self, key: &[u8], row: u64) {
-        let [high, low] = [0, 1].map(|i| u128::from(self.states[i].hash_one(key)));
-        self.seen.push((high << 64 | low, row));
+        let hash = [0, 1].map(|i| self.states[i].hash_one(key));
+        self.seen.push(KeyHash { hash, row });
     }
-    /// Returns the numbers of two rows with the same key.
-    fn find_duplicate(&mut self) -> Option<(u64, u64)> {
+    /// Returns two rows with the same key.
+    fn find_duplicate(&mut self) -> Option<DuplicateRows> {
         self.seen.sort_unstable();
-        let pair = self.seen.windows(2).find(|pair| pair[0].0 == pair[1].0)?;
-        Some((pair[0].1, pair[1].1))
+        let pair = self.seen.windows(2).find(|pair| pair[0].hash == pair[1].hash)?;
+        Some(DuplicateRows { first: pair[0].row, second: pair[1].row })
     }
 }
 
@@ -151,8 +161,8 @@ impl<R: Row> Table<R> {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if another load runs, an index is being built, or a transaction has locked the schema
-    /// for too long.
+    /// `Busy` if another load runs, the build of an index has not been completed, or a transaction
+    /// has locked the schema for too long.
     pub fn begin_load(&self) -> Result<TableLoad<'_, R>> {
         let state = &self.state;
         let options = TxnOptions::new().lock_timeout(Duration::from_secs(SCHEMA_LOCK_SECONDS_MAX));
@@ -160,9 +170,10 @@ impl<R: Row> Table<R> {
         state.lock_load(&lock)?;
         state.change_schema(|_, schema| {
             use crate::schema::stored::IndexStatus;
-            if schema.indexes.iter().any(|i| i.status == IndexStatus::Building) {
-                let text = "an index of the table is being built: load after it";
-                return Err(Error::new(ErrorKind::Busy, text));
+            if let Some(index) = schema.indexes.iter().find(|i| i.status == IndexStatus::Building) {
+                let text = "the index is being built: load after it. If its build was interrupted, \
+                            complete it with create_index, or drop it";
+                return Err(Error::new(ErrorKind::Busy, text).in_index(&index.name));
             }
             schema.loading = true;
             Ok(())
@@ -180,6 +191,7 @@ impl<R: Row> Table<R> {
             rows: 0,
             check_existing,
             sorted: false,
+            rejected: false,
             last_key: Vec::new(),
             hashes: KeyHashes::new(),
             buffer: Vec::new(),
@@ -247,8 +259,23 @@ impl<R: Row> TableLoad<'_, R> {
     ///
     /// # Errors
     /// `KeyExists` or `UniqueViolation` if the table has a row with this key; `InvalidArgument` if
-    /// the row does not fit the schema; those of the engine. Drop the load then.
+    /// the row does not fit the schema; those of the engine. Drop the load then: it accepts no more
+    /// rows, and cannot be finished.
     pub fn push(&mut self, row: &R) -> Result<()> {
+        self.check_no_rejected_row()?;
+        let pushed = self.push_row(row);
+        self.rejected = pushed.is_err();
+        pushed
+    }
+    fn check_no_rejected_row(&self) -> Result<()> {
+        if self.rejected {
+            let text = "a row of the load was rejected: drop the load, and begin another one \
+                        without this row";
+            return Err(Error::invalid(text).in_table(self.table.name()));
+        }
+        Ok(())
+    }
+    fn push_row(&mut self, row: &R) -> Result<()> {
         let binding = Arc::clone(&self.binding);
         row.check(&binding).map_err(|e| e.in_table(self.table.name()))?;
         let mut key = std::mem::take(&mut self.buffer);
@@ -286,13 +313,14 @@ impl<R: Row> TableLoad<'_, R> {
                     return Err(self.error_for(error, key));
                 }
             }
-            self.put(&entry.key, &entry.value)?;
+            self.put(&entry.key, &entry.value)
+                .map_err(|e| self.error_for(e.in_index(&binding.indexes[entry.index].name), key))?;
         }
         let mut bytes = Vec::new();
         write_row(binding.current_layout(), WriteKind::Insert, &mut bytes, |field, writer| {
             row.write_column(field, writer)
         });
-        self.put(key, &bytes)?;
+        self.put(key, &bytes).map_err(|e| self.error_for(e, key))?;
         self.rows += 1;
         Ok(())
     }
@@ -343,14 +371,17 @@ impl<R: Row> TableLoad<'_, R> {
     /// # Errors
     /// No row is visible then, except that after `OutcomeUnknown` of the engine either all or none
     /// are after the next open. `KeyExists` if a key, or the values of a unique index, occur twice;
-    /// the message says in which rows of the load, counted from 0.
+    /// the message says in which rows of the load, counted from 0. `InvalidArgument` if
+    /// [`TableLoad::push`] has rejected a row.
     pub fn finish(mut self) -> Result<TableLoadReport> {
-        if let Some((first, second)) = self.hashes.find_duplicate() {
+        self.check_no_rejected_row()?;
+        if let Some(rows) = self.hashes.find_duplicate() {
+            let DuplicateRows { first, second } = rows;
             let text = format!(
                 "rows {first} and {second} of the load (counted from 0) have the same primary key, \
                  or the same values in a unique index: leave one of them out"
             );
-            let error = Error::new(ErrorKind::KeyExists, text).with_duplicate_rows(first, second);
+            let error = Error::new(ErrorKind::KeyExists, text).with_duplicate_rows(rows);
             return Err(error.in_table(self.table.name()));
         }
         let rows = self.rows;

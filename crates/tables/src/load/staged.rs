@@ -12,7 +12,8 @@ use crate::table_state::{
     store_new_schema,
 };
 use crate::value::Value;
-use perigee::Db;
+use perigee::{Db, LockMode, Txn, TxnOptions};
+use std::time::Duration;
 
 /// A new table with dynamic rows that no reader sees until [`StagedTable::publish`]: imports fill
 /// it with [`Table::begin_load`], and either the whole table becomes visible or nothing of it.
@@ -37,6 +38,8 @@ pub struct StagedTable {
     /// Name of the column family until the table is published.
     staged_family: String,
     published: bool,
+    /// Holds the lock of the name; the family is dropped before it ends.
+    claim: Option<Txn>,
 }
 
 /// Prints the name of the table.
@@ -60,8 +63,8 @@ impl StagedTable {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists` if there is a table of this name; `InvalidArgument` for an invalid name,
-    /// schema or index.
+    /// `AlreadyExists` if there is a table of this name; `Busy` if another thread is staging a
+    /// table of this name; `InvalidArgument` for an invalid name, schema or index.
     pub fn create(
         db: &Db,
         name: &str,
@@ -73,6 +76,7 @@ impl StagedTable {
         remove_empty_family(db, name)?;
         let fails = |e: perigee::Error| Error::from(e).in_table(name);
         let staged_family = format!("{STAGED_FAMILY_PREFIX}{name}");
+        let claim = claim_staged_family(db, &staged_family).map_err(|e| e.in_table(name))?;
         if db.families().contains(&staged_family) {
             db.drop_family(&staged_family).map_err(fails)?;
         }
@@ -80,7 +84,7 @@ impl StagedTable {
         let (stored, _) = store_new_schema(db, &family, name, &schema)?;
         let declared = <Vec<Value> as Row>::declared_schema;
         let table = Table::new(TableState::new(db, family, name, stored, declared)?);
-        let staged = StagedTable { table, staged_family, published: false };
+        let staged = StagedTable { table, staged_family, published: false, claim: Some(claim) };
         for index in indexes {
             staged.table.create_index(index.clone())?;
         }
@@ -128,8 +132,8 @@ impl StagedTable {
         self.published = true;
         Ok(self.table.clone())
     }
-    /// Removes all staged tables of the database, and returns their number. Call it when no other
-    /// thread stages a table, for example after the database was opened.
+    /// Removes the staged tables that interrupted imports have left behind, and returns their
+    /// number.
     ///
     /// ```
     /// # use perigee_tables::*;
@@ -138,12 +142,22 @@ impl StagedTable {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn discard_all(db: &Db) -> Result<usize> {
-        let mut staged = db.families();
-        staged.retain(|family| family.starts_with(STAGED_FAMILY_PREFIX));
-        for family in &staged {
-            db.drop_family(family)?;
+        let mut dropped = 0;
+        for family in db.families() {
+            if !family.starts_with(STAGED_FAMILY_PREFIX) {
+                continue;
+            }
+            match claim_staged_family(db, &family) {
+                Ok(_claim) => {
+                    db.drop_family(&family)?;
+                    dropped += 1;
+                }
+                // In use.
+                Err(e) if e.kind() == ErrorKind::Busy => {}
+                Err(e) => return Err(e),
+            }
         }
-        Ok(staged.len())
+        Ok(dropped)
     }
 }
 
@@ -153,7 +167,24 @@ impl Drop for StagedTable {
             // If this fails, the column family is dropped when the table is staged again.
             let _ = self.table.state.db.drop_family(&self.staged_family);
         }
+        self.claim = None;
     }
+}
+
+/// Locks the name of a staged table, until the transaction ends. The lock is in the default column
+/// family, because that of the table is dropped and created under it; nothing is written there.
+fn claim_staged_family(db: &Db, staged_family: &str) -> Result<Txn> {
+    let claim = db.begin(TxnOptions::new().lock_timeout(Duration::ZERO))?;
+    claim.lock(&db.default_family(), staged_family, LockMode::Exclusive).map_err(|e| {
+        match e.kind() {
+            perigee::ErrorKind::Busy => Error::new(
+                ErrorKind::Busy,
+                "a table of this name is being imported: wait for its end, or choose another name",
+            ),
+            _ => e.into(),
+        }
+    })?;
+    Ok(claim)
 }
 
 fn existing_table(name: &str) -> Error {

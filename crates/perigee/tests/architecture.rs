@@ -162,7 +162,7 @@ fn modules_use_only_those_declared_before_them() {
 }
 
 /// Most source files that a directory of a crate may have. May only fall.
-const SIBLING_FILES_MAX: [(&str, usize); 7] = [
+const SIBLING_FILES_MAX: [(&str, usize); 9] = [
     ("base", 27),
     ("env", 11),
     ("file", 20),
@@ -170,6 +170,8 @@ const SIBLING_FILES_MAX: [(&str, usize); 7] = [
     ("engine", 16),
     ("perigee", 12),
     ("tables", 22),
+    ("tables_derive", 4),
+    ("sql", 21),
 ];
 
 #[test]
@@ -262,13 +264,14 @@ fn system_calls_only_in_env() {
         "std::env::",
         "rand::random",
     ];
+    // A server is sockets and the files of its certificate: the simulator does not run it.
+    let server = root().join("crates/sql/src/server");
     let mut files = 0;
-    let crates =
-        ["base", "learned", "file", "tree", "engine", "perigee", "compaction_sim", "tables"];
-    for crate_name in crates {
+    for crate_name in LAYERS.iter().filter(|n| !["env", "capi", "cli", "bench", "sim"].contains(n))
+    {
         for file in rust_files(&root().join("crates").join(crate_name).join("src"))
             .iter()
-            .filter(|f| !is_test(f))
+            .filter(|f| !is_test(f) && !f.starts_with(&server))
         {
             files += 1;
             let text = code_without_tests(file);
@@ -281,7 +284,7 @@ fn system_calls_only_in_env() {
             }
         }
     }
-    assert!(files > 60);
+    assert!(files > 300, "only {files} files were read");
 }
 
 #[test]
@@ -498,7 +501,7 @@ fn limits_are_in_limits_files() {
         pub const ROW_BYTES_MAX: usize = 9;\nconst BUFFER_BYTES: usize = 7;\nconst NAME: u8 = 1;\n";
     assert_eq!(limits_defined_in(sample), ["ROW_BYTES_MAX", "BUFFER_BYTES"]);
     let mut found = Vec::new();
-    for crate_name in ENGINE_CRATES.iter().chain(&["tables", "tables_derive"]) {
+    for crate_name in ENGINE_CRATES.iter().chain(&["tables", "tables_derive", "sql"]) {
         let files = rust_files(&root().join("crates").join(crate_name).join("src"));
         for file in files.iter().filter(|f| !is_test(f) && !f.ends_with("limits.rs")) {
             let names = limits_defined_in(&fs::read_to_string(file).unwrap());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of public modules in the `lib.rs` of each crate. May only fall. Modules that
 /// contain only documentation or, written in `lib.rs`, only re-exports do not count.
-const PUBLIC_MODULES_MAX: [(&str, usize); 10] = [
+const PUBLIC_MODULES_MAX: [(&str, usize); 11] = [
     ("base", 4),
     ("learned", 0),
     ("env", 2),
@@ -18,6 +18,7 @@ const PUBLIC_MODULES_MAX: [(&str, usize); 10] = [
     ("perigee", 0),
     ("tables_derive", 0),
     ("tables", 0),
+    ("sql", 0),
     ("capi", 10),
 ];
 

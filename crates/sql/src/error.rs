@@ -99,6 +99,11 @@ pub struct Position {
 impl Position {
     /// Returns the number of characters of `text` up to the position, from 1 on, as the protocol of
     /// PostgreSQL reports it.
+    ///
+    /// ```
+    /// let position = perigee_sql::Position { line: 2, column: 3 };
+    /// assert_eq!(position.offset_in("SELECT\n  x"), 10);
+    /// ```
     pub fn offset_in(self, text: &str) -> usize {
         let lines_before = (self.line as usize).saturating_sub(1);
         let before = text.split_inclusive('\n').take(lines_before);
@@ -133,6 +138,12 @@ struct Details {
 
 impl SqlError {
     /// Returns an error.
+    ///
+    /// ```
+    /// use perigee_sql::{SqlError, SqlState};
+    /// let error = SqlError::new(SqlState::IO_ERROR, "the file cannot be read");
+    /// assert_eq!(error.state().code(), SqlState::IO_ERROR.code());
+    /// ```
     pub fn new(state: SqlState, message: impl Into<String>) -> SqlError {
         SqlError(Box::new(Details {
             state,
@@ -164,30 +175,110 @@ impl SqlError {
         self
     }
     /// Returns the SQLSTATE.
+    ///
+    /// ```
+    /// # use perigee_sql::{Session, SqlState};
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let error = session.run("SELECT 1 +").await.unwrap_err();
+    /// assert_eq!(error.state(), SqlState::SYNTAX_ERROR);
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn state(&self) -> SqlState {
         self.0.state
     }
     /// Returns the message, without the hint.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let error = session.run("VACUUM").await.unwrap_err();
+    /// assert!(error.message().contains("VACUUM"));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn message(&self) -> &str {
         &self.0.message
     }
     /// Returns what can be done.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let error = session.run("VACUUM").await.unwrap_err();
+    /// assert!(error.hint().is_some());
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
     /// Returns the place in the text of the statement.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let error = session.run("SELECT 1,\n  x").await.unwrap_err();
+    /// assert_eq!(error.position().map(|p| (p.line, p.column)), Some((2, 3)));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn position(&self) -> Option<Position> {
         self.0.position
     }
     /// Returns the name of the violated constraint: a unique index, or the primary key.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)").await?;
+    /// let error = session.run("INSERT INTO t VALUES (1)").await.unwrap_err();
+    /// assert_eq!(error.constraint(), Some("t_pkey"));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn constraint(&self) -> Option<&str> {
         self.0.constraint.as_deref()
     }
     /// Returns the name of the table.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1)").await?;
+    /// let error = session.run("INSERT INTO t VALUES (1)").await.unwrap_err();
+    /// assert_eq!(error.table(), Some("t"));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn table(&self) -> Option<&str> {
         self.0.table.as_deref()
     }
     /// Returns the name of the column.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("CREATE TABLE t (id INT PRIMARY KEY, name TEXT NOT NULL)").await?;
+    /// let error = session.run("INSERT INTO t VALUES (1, NULL)").await.unwrap_err();
+    /// assert!(error.column().is_some());
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn column(&self) -> Option<&str> {
         self.0.column.as_deref()
     }

@@ -36,10 +36,38 @@ impl Session {
         Ok(results)
     }
     /// Runs a statement.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let statement = session.parse("SELECT 1")?.remove(0);
+    /// let outcome = session.execute(&statement).await?;
+    /// assert_eq!(session.collect(outcome).await?.rows, Some(1));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn execute(&mut self, statement: &Statement) -> Result<Outcome> {
         self.execute_with(statement, &[]).await
     }
     /// Runs a prepared statement. It is planned again, with the current schemas of its tables.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// use datafusion::common::ScalarValue;
+    ///
+    /// session.run("CREATE TABLE users (id BIGINT PRIMARY KEY, name TEXT)").await?;
+    /// let statement = session.parse("SELECT name FROM users WHERE id = $1")?.remove(0);
+    /// let select = session.prepare(statement).await?;
+    /// let outcome = session.execute_prepared(&select, &[ScalarValue::from(1i64)]).await?;
+    /// assert_eq!(session.collect(outcome).await?.rows, Some(0));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn execute_prepared(
         &mut self,
         prepared: &Prepared,

@@ -113,10 +113,34 @@ pub struct Prepared {
 
 impl Prepared {
     /// Returns the types of the parameters `$1`, `$2`, ..., as far as they are known.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("CREATE TABLE users (id BIGINT PRIMARY KEY, name TEXT)").await?;
+    /// let statement = session.parse("INSERT INTO users VALUES ($1, $2)")?.remove(0);
+    /// assert_eq!(session.prepare(statement).await?.parameters().len(), 2);
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn parameters(&self) -> &[Option<DataType>] {
         &self.parameters
     }
     /// Returns the schema of the rows; `None` if the statement returns none.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let statement = session.parse("SELECT 1, 2")?.remove(0);
+    /// let prepared = session.prepare(statement).await?;
+    /// assert_eq!(prepared.schema().map(|schema| schema.fields().len()), Some(2));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn schema(&self) -> Option<&SchemaRef> {
         self.schema.as_ref()
     }
@@ -159,6 +183,16 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     /// Begins a session.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// assert_eq!(session.run("SELECT 1").await?.len(), 1);
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn new(db: &Db, options: SessionOptions) -> Result<Session> {
         let mut config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, SCHEMA)
@@ -179,6 +213,16 @@ impl Session {
     }
     /// Parses statements, separated by semicolons.
     ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let session = Session::new(&db, Default::default())?;
+    /// assert_eq!(session.parse("SELECT 1; SELECT 2")?.len(), 2);
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// `SYNTAX_ERROR` with the position.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
@@ -189,6 +233,18 @@ impl Session {
         parse(sql)
     }
     /// Reads all rows of an outcome. An error in a transaction fails the transaction.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let statement = session.parse("SELECT 1")?.remove(0);
+    /// let outcome = session.execute(&statement).await?;
+    /// assert_eq!(session.collect(outcome).await?.batches[0].num_rows(), 1);
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn collect(&mut self, outcome: Outcome) -> Result<StatementResult> {
         match outcome {
             Outcome::Done { command, rows } => {
@@ -204,6 +260,20 @@ impl Session {
     }
     /// Reads all rows of an outcome into memory, so that other statements can run before they are
     /// fetched.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// let statement = session.parse("SELECT 1")?.remove(0);
+    /// let first = session.execute(&statement).await?;
+    /// let first = session.buffer(first).await?;
+    /// session.run("SELECT 2").await?;
+    /// assert_eq!(session.collect(first).await?.rows, Some(1));
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn buffer(&mut self, outcome: Outcome) -> Result<Outcome> {
         let Outcome::Rows(stream) = outcome else { return Ok(outcome) };
         let schema = stream.schema();
@@ -219,15 +289,51 @@ impl Session {
         Ok(batches?)
     }
     /// Returns true between BEGIN and COMMIT or ROLLBACK.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("BEGIN").await?;
+    /// assert!(session.in_transaction());
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn in_transaction(&self) -> bool {
         !matches!(self.txn, TxnState::Idle)
     }
     /// Returns true if a statement of the transaction has failed.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("BEGIN").await?;
+    /// session.run("SELECT no_column").await.unwrap_err();
+    /// assert!(session.has_failed());
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn has_failed(&self) -> bool {
         matches!(self.txn, TxnState::Failed)
     }
     /// Rolls the transaction back, if there is one, and refuses its other statements until ROLLBACK.
     /// Failed statements do so; call it if the rows of [`Outcome::Rows`] cannot be read to the end.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let mut session = Session::new(&db, Default::default())?;
+    /// session.run("BEGIN").await?;
+    /// session.fail_transaction();
+    /// assert!(session.run("SELECT 1").await.is_err());
+    /// session.run("ROLLBACK").await?;
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn fail_transaction(&mut self) {
         if let TxnState::Active(txn) = &self.txn {
             drop(txn.take());

@@ -93,6 +93,11 @@ fn refuse(data_type: &DataType) -> SqlError {
 }
 
 /// Returns the name of a column type in SQL.
+///
+/// ```
+/// use perigee_tables::ColumnType;
+/// assert_eq!(perigee_sql::type_name(ColumnType::I64), "BIGINT");
+/// ```
 pub fn type_name(column_type: ColumnType) -> &'static str {
     match column_type {
         ColumnType::Bool => "BOOLEAN",

@@ -77,6 +77,16 @@ impl Statement {
         }
     }
     /// Returns the first words, such as `CREATE VIEW`.
+    ///
+    /// ```
+    /// # use perigee_sql::Session;
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let session = Session::new(&db, Default::default())?;
+    /// assert_eq!(session.parse("CREATE VIEW v AS SELECT 1")?[0].name(), "CREATE VIEW");
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn name(&self) -> String {
         let text = self.parsed.to_string();
         let keyword = |word: &&str| word.chars().all(|c| c.is_ascii_uppercase());

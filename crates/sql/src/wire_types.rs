@@ -10,7 +10,7 @@ use postgres_types::{IsNull, ToSql, Type, to_sql_checked};
 type EncodeError = Box<dyn std::error::Error + Sync + Send>;
 
 /// Microseconds from 1970 to 2000, from which PostgreSQL counts.
-pub const EPOCH_2000_US: i64 = 946_684_800_000_000;
+pub const EPOCH_2000_MICROSECONDS: i64 = 946_684_800_000_000;
 /// Days from 1970 to 2000.
 pub const EPOCH_2000_DAYS: i32 = 10_957;
 
@@ -95,7 +95,7 @@ impl WireValue {
             WireValue::Text(text) => out.put_slice(text.as_bytes()),
             WireValue::Bytes(bytes) => out.put_slice(bytes),
             WireValue::Timestamp(us, _) => {
-                out.put_i64(us.checked_sub(EPOCH_2000_US).ok_or("a time out of range")?);
+                out.put_i64(us.checked_sub(EPOCH_2000_MICROSECONDS).ok_or("a time out of range")?);
             }
             WireValue::Date(days, _) => {
                 out.put_i32(days.checked_sub(EPOCH_2000_DAYS).ok_or("a date out of range")?);

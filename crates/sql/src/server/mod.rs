@@ -58,6 +58,16 @@ impl std::fmt::Debug for Server {
 impl Server {
     /// Binds the address, without accepting connections yet.
     ///
+    /// ```
+    /// # use perigee_sql::{Server, ServerOptions};
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
+    /// let server = Server::bind(&db, options).await?;
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// `UNSUPPORTED` if the address is not a loopback address and password, certificate or key are
     /// missing; `IO_ERROR` if the address is in use, or a file cannot be read.
@@ -97,11 +107,33 @@ impl Server {
         })
     }
     /// Returns the address, with the port that was chosen if it was 0.
+    ///
+    /// ```
+    /// # use perigee_sql::{Server, ServerOptions};
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
+    /// let server = Server::bind(&db, options).await?;
+    /// assert_ne!(server.address().port(), 0);
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub fn address(&self) -> SocketAddr {
         self.address
     }
     /// Accepts connections until `shutdown` completes; then closes all of them, which rolls their
     /// transactions back.
+    ///
+    /// ```
+    /// # use perigee_sql::{Server, ServerOptions};
+    /// # let db = perigee::example_db().unwrap();
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// let options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
+    /// let server = Server::bind(&db, options).await?;
+    /// server.run(async {}).await; // ends at once
+    /// # Ok::<(), perigee_sql::SqlError>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
         let mut failed = false;
@@ -150,6 +182,10 @@ impl Server {
 /// Certificate and key of a server that accepts connections from other machines.
 impl Identity {
     /// Names the files, in PEM format.
+    ///
+    /// ```
+    /// let identity = perigee_sql::Identity::new("server.crt", "server.key");
+    /// ```
     pub fn new(
         certificate: impl Into<std::path::PathBuf>,
         key: impl Into<std::path::PathBuf>,

@@ -54,6 +54,10 @@ impl std::fmt::Debug for ServerOptions {
 
 impl ServerOptions {
     /// Returns options for a server at a loopback address: any local program can connect.
+    ///
+    /// ```
+    /// let options = perigee_sql::ServerOptions::new("127.0.0.1:5433".parse().unwrap());
+    /// ```
     pub fn new(address: SocketAddr) -> ServerOptions {
         ServerOptions {
             address,

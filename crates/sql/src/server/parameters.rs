@@ -1,7 +1,7 @@
 //! Parameters of prepared statements: from the protocol to scalars.
 
 use crate::error::{Result, SqlError, SqlState};
-use crate::wire_types::{EPOCH_2000_DAYS, EPOCH_2000_US, read_numeric, wire_type};
+use crate::wire_types::{EPOCH_2000_DAYS, EPOCH_2000_MICROSECONDS, read_numeric, wire_type};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use pgwire::api::Type;
@@ -103,7 +103,7 @@ fn decode_binary(bytes: &[u8], from: Type) -> Result<ScalarValue> {
         Type::FLOAT8 => ScalarValue::Float64(Some(f64::from_be_bytes(fixed(bytes)?))),
         Type::BYTEA => ScalarValue::Binary(Some(bytes.to_vec())),
         Type::TIMESTAMP | Type::TIMESTAMPTZ => {
-            let us = i64::from_be_bytes(fixed(bytes)?).saturating_add(EPOCH_2000_US);
+            let us = i64::from_be_bytes(fixed(bytes)?).saturating_add(EPOCH_2000_MICROSECONDS);
             let zone = (from == Type::TIMESTAMPTZ).then(|| Arc::from("UTC"));
             ScalarValue::TimestampMicrosecond(Some(us), zone)
         }

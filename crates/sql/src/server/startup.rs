@@ -17,7 +17,7 @@ use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of the salt of the password.
+/// Size of the salt of the password.
 const SALT_BYTES: usize = 16;
 
 /// The user, and what is derived from the password: the password itself is not kept.

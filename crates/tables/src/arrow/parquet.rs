@@ -96,6 +96,12 @@ pub struct ParquetRows<F> {
 impl<F: ChunkReader + 'static> ParquetRows<F> {
     /// Reads the metadata of a Parquet file: a [`std::fs::File`], or bytes in memory.
     ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// let error = ParquetRows::open(bytes::Bytes::from("id,name")).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    /// ```
+    ///
     /// # Errors
     /// `InvalidArgument` if it is no Parquet file, or damaged.
     pub fn open(file: F) -> Result<ParquetRows<F>> {
@@ -105,14 +111,49 @@ impl<F: ChunkReader + 'static> ParquetRows<F> {
         Ok(ParquetRows { metadata, file })
     }
     /// Returns the schema of the file, for [`Schema::from_arrow`].
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// let mut file = Vec::new();
+    /// export_parquet(users.batches(&BatchScan::new())?, &mut file)?;
+    /// let rows = ParquetRows::open(bytes::Bytes::from(file))?;
+    /// assert_eq!(Schema::from_arrow(&rows.arrow_schema(), &["id"])?, users.schema());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn arrow_schema(&self) -> SchemaRef {
         SchemaRef::clone(self.metadata.schema())
     }
     /// Returns the number of rows.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// users.load((0..100u32).map(|id| vec![id.into()]))?;
+    /// let mut file = Vec::new();
+    /// export_parquet(users.batches(&BatchScan::new())?, &mut file)?;
+    /// assert_eq!(ParquetRows::open(bytes::Bytes::from(file))?.row_count(), 100);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn row_count(&self) -> u64 {
         u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
     /// Returns the rows for a table of this schema, as of [`rows_from_batch`].
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// users.insert(&vec![Value::U32(7)])?;
+    /// let mut file = Vec::new();
+    /// export_parquet(users.batches(&BatchScan::new())?, &mut file)?;
+    /// let rows = ParquetRows::open(bytes::Bytes::from(file))?;
+    /// let rows: Result<Vec<_>> = rows.read(&users.schema())?.collect();
+    /// assert_eq!(rows?, [[Value::U32(7)]]);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// `InvalidArgument` if the file uses an unknown codec or encoding.

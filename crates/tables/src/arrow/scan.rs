@@ -54,6 +54,16 @@ pub struct BatchScan {
 
 impl BatchScan {
     /// Returns a scan of all columns and rows.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// users.load((0..100u32).map(|id| vec![id.into()]))?;
+    /// let batches: Result<Vec<_>> = users.batches(&BatchScan::new())?.collect();
+    /// assert_eq!(batches?[0].num_rows(), 100);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn new() -> BatchScan {
         BatchScan::default()
     }
@@ -162,6 +172,15 @@ impl<'a> BatchIter<'a> {
         Ok(BatchIter { reader, read_point, ended: false })
     }
     /// Returns the schema of the batches.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// let batches = users.batches(&BatchScan::new())?;
+    /// assert_eq!(batches.schema().field(0).name(), "id");
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.reader.schema)
     }
@@ -269,19 +288,61 @@ impl BatchReader {
         })
     }
     /// Returns the schema of the batches.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// let reader = users.batches(&BatchScan::new())?.detach();
+    /// assert_eq!(reader.schema().fields().len(), 1);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
     /// Returns true if an index answers the scan without reads of rows.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// users.create_index(IndexDef::new("newest").column_desc("id"))?;
+    /// let scan = BatchScan::new().index("newest");
+    /// assert!(users.batches(&scan)?.detach().is_covered());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn is_covered(&self) -> bool {
         self.covered
     }
     /// Returns the next batch of a scan of a snapshot; `None` at the end.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// users.insert(&vec![Value::U32(1)])?;
+    /// let snapshot = db.snapshot()?;
+    /// let mut reader = users.at(&snapshot).batches(&BatchScan::new())?.detach();
+    /// assert_eq!(reader.read_at(&snapshot)?.map(|batch| batch.num_rows()), Some(1));
+    /// assert!(reader.read_at(&snapshot)?.is_none());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn read_at(&mut self, snapshot: &Snapshot) -> Result<Option<RecordBatch>> {
         let state = Arc::clone(&self.state);
         self.read(&RowSource { state: &state, read_point: ReadPoint::Snapshot(snapshot) })
     }
     /// Returns the next batch of a scan in a transaction; `None` at the end.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// let tx = db.begin_tables(Default::default())?;
+    /// tx.on(&users).insert(&vec![Value::U32(1)])?;
+    /// let mut reader = tx.on(&users).batches(&BatchScan::new())?.detach();
+    /// assert_eq!(reader.read_in(&tx)?.map(|batch| batch.num_rows()), Some(1));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn read_in(&mut self, tx: &TableTxn<'_>) -> Result<Option<RecordBatch>> {
         let state = Arc::clone(&self.state);
         self.read(&RowSource { state: &state, read_point: ReadPoint::Txn(tx) })

@@ -119,11 +119,23 @@ impl Schema {
         self
     }
     /// Adds a column that is never NULL.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// let schema = Schema::new().key("id", ColumnType::U32).column("name", ColumnType::Text);
+    /// assert!(!schema.columns()[1].nullable);
+    /// ```
     #[must_use]
     pub fn column(self, name: impl Into<String>, column_type: ColumnType) -> Schema {
         self.add(Column::new(name, column_type))
     }
     /// Adds a column that can be NULL.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// let schema = Schema::new().key("id", ColumnType::U32).nullable("note", ColumnType::Text);
+    /// assert!(schema.columns()[1].nullable);
+    /// ```
     #[must_use]
     pub fn nullable(self, name: impl Into<String>, column_type: ColumnType) -> Schema {
         self.add(Column::new(name, column_type).nullable())
@@ -289,11 +301,23 @@ impl IndexDef {
         IndexDef { name: name.into(), columns: Vec::new(), unique: false }
     }
     /// Adds a column, ascending.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// let index = IndexDef::new("by_name").column("name");
+    /// assert_eq!(index.columns()[0].order, Order::Ascending);
+    /// ```
     #[must_use]
     pub fn column(self, name: impl Into<String>) -> IndexDef {
         self.add(name, Order::Ascending)
     }
     /// Adds a column, descending.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// let index = IndexDef::new("newest").column_desc("at");
+    /// assert_eq!(index.columns()[0].order, Order::Descending);
+    /// ```
     #[must_use]
     pub fn column_desc(self, name: impl Into<String>) -> IndexDef {
         self.add(name, Order::Descending)

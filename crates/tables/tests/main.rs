@@ -4,6 +4,7 @@
 
 mod common;
 
+mod disk_faults;
 mod fuzz_smoke;
 mod index_build_threads;
 mod indexes;

@@ -7,8 +7,9 @@ use crate::ordered::{Component, KeyFormat, KeyReader};
 use crate::row_format::{ColumnStep, LayoutPlan, read_header, split_columns};
 use crate::schema::Schema;
 use crate::schema::check::missing_columns;
-use crate::schema::stored::{ColumnId, IndexStatus, StoredIndex, StoredSchema};
+use crate::schema::stored::{ColumnId, IndexStatus, StoredColumn, StoredIndex, StoredSchema};
 use crate::value::ColumnType;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A field of a row type, or a column of a dynamic row.
@@ -100,8 +101,9 @@ impl Binding {
         let key = schema.components(&schema.key).ok_or_else(unknown)?;
         let key_fields: Option<Vec<u32>> =
             schema.key.iter().map(|k| field_of(&fields, k.column)).collect();
-        let layouts = 0..schema.layouts.len();
-        let layouts = layouts.map(|n| plan_layout(&schema, n, &fields).ok_or_else(unknown));
+        let columns = plan_columns(&schema, &fields);
+        let layouts = schema.layouts.iter().enumerate();
+        let layouts = layouts.map(|(n, ids)| columns.plan_layout(n, ids).ok_or_else(unknown));
         let layouts = layouts.collect::<Result<Vec<LayoutPlan>>>()?;
         let indexes = schema.indexes.iter();
         let indexes = indexes.map(|i| plan_index(&schema, i, &fields).ok_or_else(unknown));
@@ -173,30 +175,69 @@ fn field_of(fields: &[BoundField], column: ColumnId) -> Option<u32> {
     fields.iter().position(|f| f.column == column).and_then(|i| u32::try_from(i).ok())
 }
 
-fn plan_layout(schema: &StoredSchema, number: usize, fields: &[BoundField]) -> Option<LayoutPlan> {
-    let ids = schema.layouts.get(number)?;
-    let mut plan = LayoutPlan { header: (number as u64) << 2, ..LayoutPlan::default() };
-    let mut nullable = 0;
-    for (i, id) in ids.iter().enumerate() {
-        let column = schema.column(*id)?;
-        let fixed_bytes = column.column_type.stored_bytes();
-        let null_bit = column.nullable.then_some(nullable);
-        nullable += u32::from(column.nullable);
-        plan.steps.push(ColumnStep {
-            field: field_of(fields, *id),
-            fixed_bytes: (fixed_bytes > 0).then_some(fixed_bytes as u32),
-            null_bit,
-            ends_row: fixed_bytes == 0 && i + 1 == ids.len(),
-        });
-    }
-    plan.null_bytes = nullable.div_ceil(8) as usize;
-    for (i, field) in fields.iter().enumerate() {
-        if !schema.is_key_column(field.column) && !ids.contains(&field.column) {
-            let default = schema.column(field.column)?.default.clone();
-            plan.absent.push((i as u32, default.map(Vec::into_boxed_slice)));
+/// What the plans of all layouts need to know of the columns: a schema can have thousands of
+/// layouts of thousands of columns, so nothing is searched for each of them.
+struct ColumnPlans {
+    columns: HashMap<ColumnId, ColumnPlan>,
+    /// For each field outside the primary key, its number and stored default value.
+    fields: Vec<(u32, Option<Arc<[u8]>>)>,
+    field_count: usize,
+}
+
+struct ColumnPlan {
+    /// Size of a value in bytes; 0: variable.
+    stored_bytes: usize,
+    nullable: bool,
+    field: Option<u32>,
+}
+
+fn plan_columns(schema: &StoredSchema, fields: &[BoundField]) -> ColumnPlans {
+    let mut columns: HashMap<ColumnId, ColumnPlan> = (schema.columns.iter())
+        .map(|column| {
+            let StoredColumn { column_type, nullable, .. } = *column;
+            let stored_bytes = column_type.stored_bytes();
+            (column.id, ColumnPlan { stored_bytes, nullable, field: None })
+        })
+        .collect();
+    let defaults: HashMap<ColumnId, &[u8]> =
+        schema.columns.iter().filter_map(|c| Some((c.id, c.default.as_deref()?))).collect();
+    let mut outside_key = Vec::new();
+    for (field, bound) in (0..).zip(fields) {
+        if let Some(column) = columns.get_mut(&bound.column) {
+            column.field = Some(field);
+        }
+        if !schema.is_key_column(bound.column) {
+            outside_key.push((field, defaults.get(&bound.column).map(|value| Arc::from(*value))));
         }
     }
-    Some(plan)
+    ColumnPlans { columns, fields: outside_key, field_count: fields.len() }
+}
+
+impl ColumnPlans {
+    /// Returns the plan of layout `number`; `None` if it has an unknown column.
+    fn plan_layout(&self, number: usize, ids: &[ColumnId]) -> Option<LayoutPlan> {
+        let mut plan = LayoutPlan { header: (number as u64) << 2, ..LayoutPlan::default() };
+        let mut nullable = 0;
+        let mut is_present = vec![false; self.field_count];
+        for (i, id) in ids.iter().enumerate() {
+            let column = self.columns.get(id)?;
+            let null_bit = column.nullable.then_some(nullable);
+            nullable += u32::from(column.nullable);
+            if let Some(field) = column.field {
+                is_present[field as usize] = true;
+            }
+            plan.steps.push(ColumnStep {
+                field: column.field,
+                fixed_bytes: (column.stored_bytes > 0).then_some(column.stored_bytes as u32),
+                null_bit,
+                ends_row: column.stored_bytes == 0 && i + 1 == ids.len(),
+            });
+        }
+        plan.null_bytes = nullable.div_ceil(8) as usize;
+        let absent = self.fields.iter().filter(|(field, _)| !is_present[*field as usize]);
+        plan.absent = absent.cloned().collect();
+        Some(plan)
+    }
 }
 
 fn plan_index(

@@ -15,6 +15,7 @@
 //! The decoder is total: any bytes are a row or [`Malformed`].
 
 use crate::error::Malformed;
+use std::sync::Arc;
 
 /// What a write of a row was: the change feed reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +61,9 @@ pub struct LayoutPlan {
     pub header: u64,
     pub null_bytes: usize,
     pub steps: Vec<ColumnStep>,
-    /// Fields that the layout lacks, and their stored default value; `None`: NULL.
-    pub absent: Vec<(u32, Option<Box<[u8]>>)>,
+    /// Fields that the layout lacks, and their stored default value; `None`: NULL. All layouts
+    /// share the values.
+    pub absent: Vec<(u32, Option<Arc<[u8]>>)>,
 }
 
 /// Writes one column of a row; passed to [`crate::Row::write_column`].

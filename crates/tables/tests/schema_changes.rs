@@ -221,3 +221,23 @@ fn a_schema_that_is_too_large_is_refused() {
     let error = db.create_dyn_table("u", schema).unwrap_err();
     assert_eq!((error.kind(), error.table()), (ErrorKind::InvalidArgument, Some("u")));
 }
+
+/// The plans of all layouts share the default values: a copy in each would be 80 MB here. Checks
+/// the values, not the memory.
+#[test]
+fn rows_of_hundreds_of_layouts_get_a_large_default() {
+    let db = perigee::example_db().unwrap();
+    let table = db.create_dyn_table("t", Schema::new().key("id", ColumnType::U32)).unwrap();
+    table.insert(&vec![Value::U32(1)]).unwrap();
+    let note = |name: &str| SchemaChange::AddColumn(Column::new(name, ColumnType::U8).nullable());
+    let drop_note = |name: &str| SchemaChange::DropColumn { name: name.to_owned() };
+    let changes: Vec<_> = (0..400).flat_map(|_| [note("note"), drop_note("note")]).collect();
+    db.alter_table("t", &changes).unwrap();
+    let large = Value::from("x".repeat(100_000));
+    let column = Column::new("text", ColumnType::Text).default_value(large.clone());
+    db.alter_table("t", &[SchemaChange::AddColumn(column)]).unwrap();
+    let table = db.dyn_table("t").unwrap();
+    table.insert(&vec![Value::U32(2), Value::from("own")]).unwrap();
+    assert_eq!(table.get([Value::U32(1)]).unwrap(), Some(vec![Value::U32(1), large]));
+    assert_eq!(table.get([Value::U32(2)]).unwrap().unwrap()[1], Value::from("own"));
+}

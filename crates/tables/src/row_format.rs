@@ -184,6 +184,17 @@ pub fn write_varint(mut value: u64, out: &mut Vec<u8>) {
 /// Reads a LEB128 varint of at most 64 bits.
 #[inline]
 pub fn read_varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
+    if let Some((&byte, after)) = rest.split_first()
+        && byte < 0x80
+    {
+        *rest = after;
+        return Ok(u64::from(byte));
+    }
+    read_long_varint(rest)
+}
+
+/// Reads a varint of more than one byte.
+fn read_long_varint(rest: &mut &[u8]) -> Result<u64, Malformed> {
     let mut value = 0;
     for (i, &byte) in rest.iter().enumerate().take(10) {
         let bits = u64::from(byte & 0x7f);

@@ -77,10 +77,8 @@ fn many_rows_are_returned_in_order() {
         let (_db, mut session) = session();
         let s = &mut session;
         lines(s, "CREATE TABLE m (a BIGINT PRIMARY KEY, b BIGINT)").await;
-        let numbers =
-            "WITH RECURSIVE s AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM s WHERE x < 20000)
-                       SELECT x, 0 FROM s";
-        lines(s, &format!("INSERT INTO m {numbers}")).await;
+        let rows: Vec<String> = (1..=20000).map(|i| format!("({i}, 0)")).collect();
+        lines(s, &format!("INSERT INTO m VALUES {}", rows.join(", "))).await;
         let returned = lines(s, "UPDATE m SET b = a * 2 RETURNING b / 2").await;
         let expected: Vec<String> = (1..=20000).map(|i| i.to_string()).collect();
         assert!(returned == expected);
@@ -135,7 +133,7 @@ fn other_tables_determine_which_rows_change() {
         assert_eq!(lines(s, sql).await, ["1|1"]);
         assert_eq!(count(s, "DELETE FROM o USING t AS x WHERE o.t = x.a").await, 1);
         assert_eq!(lines(s, "SELECT a FROM o").await, ["1", "2", "4"]);
-        fails(s, "UPDATE t SET b = a FROM o", SqlState::UNDEFINED_COLUMN).await;
+        fails(s, "UPDATE t SET b = a FROM o", SqlState::DUPLICATE_COLUMN).await;
         fails(s, "UPDATE t SET b = 1, b = 2", SqlState::SYNTAX_ERROR).await;
         fails(s, "UPDATE t SET none = 1 FROM o", SqlState::UNDEFINED_COLUMN).await;
         fails(s, "UPDATE t SET b = sum(o.n) FROM o", SqlState::UNSUPPORTED).await;

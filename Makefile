@@ -67,7 +67,7 @@ prove:
 # DataFusion takes many minutes to compile.
 # Each step names the same packages, so that nothing is compiled twice.
 SQL_PACKAGES = -p perigee-sql -p perigee-cli --features perigee-cli/sql --profile sql
-SQL_TESTS = --lib --bins --test files --test catalog_queries --test push_down --test sqlite_answers --test statements --test transactions --test sql --test parquet_tables
+SQL_TESTS = --lib --bins --test files --test catalog_queries --test push_down --test returning --test sqlite_answers --test statements --test transactions --test sql --test parquet_tables
 sql: tools
 	$(CARGO) clippy $(SQL_PACKAGES) --all-targets -- -D warnings
 	$(CARGO) test $(SQL_PACKAGES) $(SQL_TESTS)

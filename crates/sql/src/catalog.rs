@@ -3,6 +3,7 @@
 use crate::constants::SCHEMA;
 use crate::error::SqlError;
 use crate::pg_catalog::PG_CATALOG;
+use crate::pg_catalog::relations::RelationCache;
 use crate::pg_catalog::tables::PgCatalog;
 use crate::read_state::CurrentReadState;
 use crate::table_provider::TableSource;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct TableCatalog {
     db: Db,
     read_state: Arc<CurrentReadState>,
+    relations: Arc<RelationCache>,
     /// Handles of tables used so far.
     handles: Arc<Mutex<HashMap<String, perigee_tables::DynTable>>>,
     /// External tables of the session.
@@ -31,8 +33,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl TableCatalog {
-    pub fn new(db: &Db, read_state: Arc<CurrentReadState>) -> TableCatalog {
-        TableCatalog { db: db.clone(), read_state, handles: Arc::default(), files: Arc::default() }
+    pub fn new(
+        db: &Db,
+        read_state: Arc<CurrentReadState>,
+        relations: Arc<RelationCache>,
+    ) -> TableCatalog {
+        let (db, handles, files) = (db.clone(), Arc::default(), Arc::default());
+        TableCatalog { db, read_state, relations, handles, files }
     }
     /// Returns a table of the database; `None` if there is none.
     pub fn find(&self, name: &str) -> perigee_tables::Result<Option<TableSource>> {
@@ -78,7 +85,7 @@ impl CatalogProvider for TableCatalog {
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         match name {
             SCHEMA => Some(Arc::new(self.clone())),
-            PG_CATALOG => Some(Arc::new(PgCatalog { db: self.db.clone() })),
+            PG_CATALOG => Some(Arc::new(PgCatalog { relations: Arc::clone(&self.relations) })),
             _ => None,
         }
     }

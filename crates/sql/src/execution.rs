@@ -4,11 +4,11 @@
 use crate::error::{Result, SqlError, SqlState};
 use crate::limits::CONFLICT_ATTEMPTS_MAX;
 use crate::read_state::{ReadState, SharedTxn};
-use crate::row_statements;
-use crate::session::{Outcome, Prepared, Session, StatementResult, TxnState};
+use crate::row_plan::RowPlan;
+use crate::row_statements::{self, WrittenRows};
+use crate::session::{Outcome, Prepared, Session, StatementResult, TxnState, stream_of};
 use crate::statement::{Statement, StatementKind};
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::LogicalPlan;
 use perigee_tables::TableDb;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,7 @@ impl Session {
             return Err(SqlError::new(SqlState::FAILED_TRANSACTION, text)
                 .with_hint("send ROLLBACK, then repeat the transaction"));
         }
+        self.relations.clear();
         let result = self.dispatch(statement, parameters).await;
         self.read_state.clear();
         if result.is_err() {
@@ -121,16 +122,25 @@ impl Session {
         match statement.kind() {
             StatementKind::Query => {
                 let plan = self.plan(statement, false).await?;
-                self.run_plan(with_parameters(plan, parameters)?).await.map(Outcome::Rows)
+                let plan = match parameters.is_empty() {
+                    true => plan,
+                    false => plan.with_param_values(parameters.to_vec())?,
+                };
+                Ok(Outcome::Rows { command: "SELECT", stream: self.run_plan(plan).await? })
             }
             kind @ (StatementKind::Insert | StatementKind::Update | StatementKind::Delete) => {
-                let rows = self.write_rows(statement, parameters).await?;
+                let written = self.write_rows(statement, parameters).await?;
                 let command = match kind {
                     StatementKind::Insert => "INSERT",
                     StatementKind::Update => "UPDATE",
                     _ => "DELETE",
                 };
-                done(command, Some(rows))
+                match written.returned {
+                    None => done(command, Some(written.rows)),
+                    Some((schema, batches)) => {
+                        Ok(Outcome::Rows { command, stream: stream_of(schema, batches) })
+                    }
+                }
             }
             StatementKind::Begin => {
                 if self.in_transaction() {
@@ -166,7 +176,10 @@ impl Session {
                 if let Some(options) = statement.default_txn_options()? {
                     self.txn_defaults = options;
                 }
-                done("SET", None)
+                if statement.resets_all() {
+                    self.txn_defaults = perigee::TxnOptions::new();
+                }
+                done(if statement.is_reset() { "RESET" } else { "SET" }, None)
             }
             StatementKind::Files => {
                 if !self.files {
@@ -201,7 +214,7 @@ impl Session {
         &mut self,
         statement: &Statement,
         parameters: &[ScalarValue],
-    ) -> Result<u64> {
+    ) -> Result<WrittenRows> {
         if let TxnState::Active(txn) = &self.txn {
             let txn = Arc::clone(txn);
             return self.write_rows_in(&txn, statement, parameters).await;
@@ -231,18 +244,9 @@ impl Session {
         txn: &Arc<SharedTxn>,
         statement: &Statement,
         parameters: &[ScalarValue],
-    ) -> Result<u64> {
+    ) -> Result<WrittenRows> {
         self.read_state.set(ReadState::Txn(Arc::clone(txn)));
-        let plan = self.context.state().statement_to_plan(statement.to_plan()?).await?;
-        let plan = with_parameters(plan, parameters)?;
-        row_statements::write_rows(self, txn, statement, plan).await
+        let plan = RowPlan::new(self, statement).await?.with_parameters(parameters)?;
+        row_statements::write_rows(self, txn, statement, &plan).await
     }
-}
-
-/// Replaces the parameters of a plan by values.
-fn with_parameters(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<LogicalPlan> {
-    if parameters.is_empty() {
-        return Ok(plan);
-    }
-    Ok(plan.with_param_values(parameters.to_vec())?)
 }

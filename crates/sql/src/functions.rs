@@ -1,16 +1,16 @@
 //! Functions that clients of PostgreSQL call at connect.
 
 use crate::constants::{CATALOG, POSTGRES_VERSION, SCHEMA};
+use crate::pg_catalog::relations::RelationCache;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::prelude::SessionContext;
-use perigee::Db;
 use std::sync::Arc;
 
 /// Adds the functions to a session.
-pub fn register(context: &SessionContext, db: &Db) {
-    crate::pg_catalog::functions::register(context, db);
+pub fn register(context: &SessionContext, relations: &Arc<RelationCache>) {
+    crate::pg_catalog::functions::register(context, relations);
     let version =
         format!("PostgreSQL {POSTGRES_VERSION} compatible: Perigee {}", env!("CARGO_PKG_VERSION"));
     let constants = [

@@ -145,18 +145,18 @@ pub fn find_conflicting(
     Ok(table.index(name)?.get(values)?)
 }
 
-/// Inserts rows; returns how many were inserted.
+/// Inserts rows; returns the positions of those that were inserted.
 pub fn insert_rows(
     txn: &TableTxn<'static>,
     source: &TableSource,
     rows: &[Vec<Value>],
     conflicts: &RowConflicts,
-) -> Result<u64> {
+) -> Result<Vec<usize>> {
     let table = txn.on(&source.table);
     // A unique violation leaves a part of the index entries behind.
     let savepoint = source.indexes.iter().any(|index| index.is_unique());
-    let mut inserted = 0;
-    for row in rows {
+    let mut inserted = Vec::with_capacity(rows.len());
+    for (i, row) in rows.iter().enumerate() {
         match conflicts {
             RowConflicts::Fail => table.insert(row)?,
             RowConflicts::Skip(key) => {
@@ -190,7 +190,7 @@ pub fn insert_rows(
                 }
             }
         }
-        inserted += 1;
+        inserted.push(i);
     }
     Ok(inserted)
 }
@@ -201,44 +201,49 @@ const ROW_SAVEPOINT: &str = "@sql/row";
 /// A changed row, with the key of the old one.
 pub type RowChange = (Vec<Value>, Vec<Value>);
 
-/// Writes changed rows; each key once. Rows whose key changes are deleted first, so that keys can
-/// be exchanged.
+/// Writes changed rows; each key once, with its first change. Rows whose key changes are deleted
+/// first, so that keys can be exchanged. Returns the positions of the changes that were applied.
 pub fn update_rows(
     txn: &TableTxn<'static>,
     source: &TableSource,
-    changes: Vec<RowChange>,
-) -> Result<u64> {
+    changes: &[RowChange],
+) -> Result<Vec<usize>> {
     let table = txn.on(&source.table);
     let mut seen = BTreeSet::new();
     let mut moved = Vec::new();
-    let mut updated = 0;
-    for (key, row) in changes {
-        if !seen.insert(key.clone()) {
+    let mut updated = Vec::with_capacity(changes.len());
+    for (i, (key, row)) in changes.iter().enumerate() {
+        if !seen.insert(key) {
             continue;
         }
-        if source.key_of(&row) == key {
-            updated += u64::from(table.update(&key, |old| *old = row.clone())?.is_some());
-        } else if table.delete(&key)? {
-            moved.push(row);
-            updated += 1;
+        let is_moved = source.key_of(row) != *key;
+        let is_written = match is_moved {
+            false => table.update(key, |old| old.clone_from(row))?.is_some(),
+            true => table.delete(key)?,
+        };
+        if is_written {
+            updated.push(i);
+            moved.extend(is_moved.then_some(row));
         }
     }
     for row in moved {
-        table.insert(&row)?;
+        table.insert(row)?;
     }
     Ok(updated)
 }
 
-/// Deletes rows by key.
+/// Deletes rows by key; returns the positions of the keys that were deleted.
 pub fn delete_rows(
     txn: &TableTxn<'static>,
     source: &TableSource,
     keys: &[Vec<Value>],
-) -> Result<u64> {
+) -> Result<Vec<usize>> {
     let table = txn.on(&source.table);
-    let mut deleted = 0;
-    for key in keys {
-        deleted += u64::from(table.delete(key)?);
+    let mut deleted = Vec::with_capacity(keys.len());
+    for (i, key) in keys.iter().enumerate() {
+        if table.delete(key)? {
+            deleted.push(i);
+        }
     }
     Ok(deleted)
 }

@@ -4,7 +4,9 @@ use crate::catalog::TableCatalog;
 use crate::constants::{CATALOG, SCHEMA};
 use crate::error::{Result, SqlError, SqlState};
 use crate::limits::{STATEMENT_BYTES_MAX, STATEMENT_MEMORY_DEFAULT};
+use crate::pg_catalog::relations::RelationCache;
 use crate::read_state::{CurrentReadState, ReadState, SharedTxn};
+use crate::row_plan::RowPlan;
 use crate::statement::{Statement, StatementKind, parse};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
@@ -69,7 +71,12 @@ pub enum TxnState {
 /// What a statement returned.
 pub enum Outcome {
     /// Rows, read as the stream advances.
-    Rows(SendableRecordBatchStream),
+    Rows {
+        /// `SELECT`, or the command that wrote the rows of RETURNING.
+        command: &'static str,
+        /// The rows.
+        stream: SendableRecordBatchStream,
+    },
     /// The name of the command, and the number of rows that it wrote.
     Done {
         /// As PostgreSQL reports it, such as `INSERT` or `CREATE TABLE`.
@@ -83,7 +90,9 @@ pub enum Outcome {
 impl std::fmt::Debug for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Rows(stream) => write!(f, "Rows({:?})", stream.schema()),
+            Outcome::Rows { command, stream } => {
+                write!(f, "Rows({command}, {:?})", stream.schema())
+            }
             Outcome::Done { command, rows } => write!(f, "Done({command}, {rows:?})"),
         }
     }
@@ -166,6 +175,7 @@ pub struct Session {
     pub(crate) context: SessionContext,
     pub(crate) catalog: TableCatalog,
     pub(crate) read_state: Arc<CurrentReadState>,
+    pub(crate) relations: Arc<RelationCache>,
     pub(crate) txn: TxnState,
     /// For BEGIN without modes.
     pub(crate) txn_defaults: perigee::TxnOptions,
@@ -204,12 +214,23 @@ impl Session {
         settings.explain.physical_plan_only = true;
         let context = SessionContext::new_with_config_rt(config, options.runtime);
         let read_state = Arc::new(CurrentReadState::default());
-        let catalog = TableCatalog::new(db, Arc::clone(&read_state));
+        let relations = Arc::new(RelationCache::new(db));
+        let catalog = TableCatalog::new(db, Arc::clone(&read_state), Arc::clone(&relations));
         context.register_catalog(CATALOG, Arc::new(catalog.clone()));
-        crate::functions::register(&context, db);
+        crate::functions::register(&context, &relations);
         let (db, txn, files) = (db.clone(), TxnState::Idle, options.files);
         let txn_defaults = perigee::TxnOptions::new();
-        Ok(Session { db, context, catalog, read_state, txn, txn_defaults, files, running: false })
+        Ok(Session {
+            db,
+            context,
+            catalog,
+            read_state,
+            relations,
+            txn,
+            txn_defaults,
+            files,
+            running: false,
+        })
     }
     /// Parses statements, separated by semicolons.
     ///
@@ -250,11 +271,11 @@ impl Session {
             Outcome::Done { command, rows } => {
                 Ok(StatementResult { command, rows, schema: None, batches: Vec::new() })
             }
-            Outcome::Rows(stream) => {
+            Outcome::Rows { command, stream } => {
                 let schema = Some(stream.schema());
                 let batches = self.read_all(stream).await?;
                 let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
-                Ok(StatementResult { command: "SELECT", rows: Some(rows), schema, batches })
+                Ok(StatementResult { command, rows: Some(rows), schema, batches })
             }
         }
     }
@@ -275,11 +296,10 @@ impl Session {
     /// # }).unwrap();
     /// ```
     pub async fn buffer(&mut self, outcome: Outcome) -> Result<Outcome> {
-        let Outcome::Rows(stream) = outcome else { return Ok(outcome) };
+        let Outcome::Rows { command, stream } = outcome else { return Ok(outcome) };
         let schema = stream.schema();
         let batches = self.read_all(stream).await?;
-        let rows = futures::stream::iter(batches.into_iter().map(Ok));
-        Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+        Ok(Outcome::Rows { command, stream: stream_of(schema, batches) })
     }
     async fn read_all(&mut self, stream: SendableRecordBatchStream) -> Result<Vec<RecordBatch>> {
         let batches = stream.try_collect().await;
@@ -358,15 +378,25 @@ impl Session {
     /// # }).unwrap();
     /// ```
     pub async fn prepare(&mut self, statement: Statement) -> Result<Prepared> {
+        self.relations.clear();
         let mut prepared = Prepared { statement, parameters: Vec::new(), schema: None };
-        let plan = match prepared.statement.kind() {
-            StatementKind::Query
-            | StatementKind::Insert
-            | StatementKind::Update
-            | StatementKind::Delete => self.plan(&prepared.statement, true).await?,
+        let types = match prepared.statement.kind() {
+            StatementKind::Query => {
+                let plan = self.plan(&prepared.statement, true).await?;
+                prepared.schema = Some(Arc::clone(plan.schema().inner()));
+                plan.get_parameter_types()?
+            }
+            StatementKind::Insert | StatementKind::Update | StatementKind::Delete => {
+                self.begin_read()?;
+                let plan = RowPlan::new(self, &prepared.statement).await;
+                self.read_state.clear();
+                let plan = plan?;
+                prepared.schema = plan.returned_schema();
+                plan.parameter_types()?
+            }
             _ => return Ok(prepared),
         };
-        for (name, data_type) in plan.get_parameter_types()? {
+        for (name, data_type) in types {
             let number = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
             let Some(position) = number.and_then(|n| n.checked_sub(1)) else {
                 let text = format!("the parameter {name} is no number");
@@ -380,9 +410,6 @@ impl Session {
                 *parameter = data_type;
             }
         }
-        if prepared.statement.kind() == StatementKind::Query {
-            prepared.schema = Some(Arc::clone(plan.schema().inner()));
-        }
         Ok(prepared)
     }
     /// Sets the state that the statement reads: that of the transaction, or the newest one.
@@ -394,7 +421,7 @@ impl Session {
         self.read_state.set(state);
         Ok(())
     }
-    /// Plans a query or a change of rows.
+    /// Plans a query.
     pub(crate) async fn plan(
         &self,
         statement: &Statement,
@@ -413,4 +440,10 @@ impl Session {
         let physical = self.context.state().create_physical_plan(&plan).await?;
         Ok(execute_stream(physical, self.context.task_ctx())?)
     }
+}
+
+/// Returns rows in memory as a stream.
+pub fn stream_of(schema: SchemaRef, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
+    let rows = futures::stream::iter(batches.into_iter().map(Ok));
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }

@@ -7,10 +7,10 @@ use crate::pg_catalog::rewrite::rewrite_query;
 use crate::row_changes::{OnConflict, conflict_clause};
 use crate::schema_statements::identifier;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{DFParser, ExplainStatement, Statement as Parsed};
+use datafusion::sql::parser::{DFParser, ExplainStatement, ResetStatement, Statement as Parsed};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Ident, ObjectName, ObjectNamePart, ObjectType, Set,
-    Statement as Ast, TransactionAccessMode, TransactionIsolationLevel, TransactionMode, Update,
+    Ident, ObjectName, ObjectType, Set, Statement as Ast, TransactionAccessMode,
+    TransactionIsolationLevel, TransactionMode,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use perigee::{Isolation, TxnOptions};
@@ -27,7 +27,7 @@ pub enum StatementKind {
     Commit,
     Rollback,
     Savepoint,
-    /// SET of a variable of PostgreSQL.
+    /// SET and RESET of a variable of PostgreSQL.
     Setting,
     /// CREATE EXTERNAL TABLE, COPY.
     Files,
@@ -122,43 +122,15 @@ impl Statement {
         };
         SqlError::unsupported(self.name(), hint)
     }
-    /// Returns the statement in the form in which DataFusion plans it.
+    /// Returns a query in the form in which DataFusion plans it. See also `RowQueries`.
     pub(crate) fn to_plan(&self) -> Result<Parsed> {
         let Parsed::Statement(ast) = &self.parsed else { return Ok(self.parsed.clone()) };
         let mut ast = ast.clone();
-        let returning = match &mut *ast {
-            Ast::Insert(insert) => {
-                // DataFusion does not plan it.
-                conflict_clause(insert)?;
-                insert.on = None;
-                if insert.replace_into || insert.or.is_some() || insert.overwrite {
-                    let hint = "use INSERT ... ON CONFLICT (key) DO UPDATE SET ...";
-                    return Err(SqlError::unsupported("INSERT OR REPLACE", hint));
-                }
-                insert.returning.is_some()
-            }
-            Ast::Update(update) => {
-                update.assignments.iter_mut().for_each(normalize_assignment);
-                if update.from.is_some() {
-                    let hint = "use WHERE key IN (SELECT ...), or SET column = (SELECT ...)";
-                    return Err(SqlError::unsupported("UPDATE ... FROM", hint));
-                }
-                update.returning.is_some()
-            }
-            Ast::Delete(delete) => delete.returning.is_some(),
-            Ast::Query(query) if !query.locks.is_empty() => {
+        if let Ast::Query(query) = &*ast {
+            if !query.locks.is_empty() {
                 let hint = "conflicts are found at COMMIT: leave it out";
                 return Err(SqlError::unsupported("SELECT FOR UPDATE", hint));
             }
-            _ => false,
-        };
-        if returning {
-            return Err(SqlError::unsupported(
-                "RETURNING",
-                "send a SELECT in the same transaction",
-            ));
-        }
-        if matches!(*ast, Ast::Query(_)) {
             rewrite_query(&mut ast);
         }
         Ok(Parsed::Statement(ast))
@@ -176,12 +148,12 @@ impl Statement {
         let name = |column: &ObjectName| column.0.last().and_then(|part| part.as_ident().cloned());
         insert.columns.iter().filter_map(name).map(|ident| identifier(&ident)).collect()
     }
-    /// Returns the name by which an UPDATE refers to its table.
-    pub(crate) fn update_alias(&self) -> Option<String> {
-        use datafusion::sql::sqlparser::ast::TableFactor;
-        let Some(Ast::Update(Update { table, .. })) = self.ast() else { return None };
-        match &table.relation {
-            TableFactor::Table { alias: Some(alias), .. } => Some(identifier(&alias.name)),
+    /// Returns the alias of the table of an INSERT.
+    pub(crate) fn insert_alias(&self) -> Option<String> {
+        match self.ast() {
+            Some(Ast::Insert(insert)) => {
+                insert.table_alias.as_ref().map(|alias| identifier(&alias.alias))
+            }
             _ => None,
         }
     }
@@ -202,9 +174,28 @@ impl Statement {
             _ => Ok(None),
         }
     }
+    /// Returns the variable of a RESET.
+    fn reset_name(&self) -> Option<String> {
+        match &self.parsed {
+            Parsed::Reset(ResetStatement::Variable(name)) => Some(name.to_string()),
+            _ => None,
+        }
+    }
+    /// Returns true for RESET.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.reset_name().is_some()
+    }
+    /// Returns true for RESET ALL.
+    pub(crate) fn resets_all(&self) -> bool {
+        self.reset_name().is_some_and(|name| name.eq_ignore_ascii_case("all"))
+    }
     /// Checks that a variable can be ignored.
     pub(crate) fn check_setting(&self) -> Result<()> {
+        if self.resets_all() {
+            return Ok(());
+        }
         let name = match self.ast() {
+            None => self.reset_name().unwrap_or_default(),
             Some(Ast::Set(Set::SingleAssignment { variable, .. })) => variable.to_string(),
             Some(Ast::Set(Set::SetTransaction { session: true, .. })) => return Ok(()),
             Some(Ast::Set(Set::SetNames { .. } | Set::SetNamesDefault {})) => return Ok(()),
@@ -289,17 +280,6 @@ fn transaction_options(modes: &[TransactionMode], defaults: &TxnOptions) -> Resu
     Ok(options)
 }
 
-/// Writes an unquoted column name in lower case, as everywhere else.
-fn normalize_assignment(assignment: &mut Assignment) {
-    if let AssignmentTarget::ColumnName(ObjectName(parts)) = &mut assignment.target {
-        for part in parts {
-            if let ObjectNamePart::Identifier(ident) = part {
-                *ident = Ident::with_quote('"', identifier(ident));
-            }
-        }
-    }
-}
-
 /// Turns SHOW into a query.
 fn rewrite_show(parsed: Parsed) -> Result<Parsed> {
     let Parsed::Statement(ast) = &parsed else { return Ok(parsed) };
@@ -333,7 +313,7 @@ fn kind_of(parsed: &Parsed) -> StatementKind {
                 _ => StatementKind::Unsupported,
             };
         }
-        Parsed::Reset(_) => return StatementKind::Unsupported,
+        Parsed::Reset(_) => return StatementKind::Setting,
         Parsed::Statement(ast) => ast,
     };
     match &**ast {

@@ -169,6 +169,25 @@ const JDBC_INDEXES: &str = r#"
     pg_catalog.pg_am am ON (ci.relam = am.oid) WHERE true AND n.nspname = 'public' AND
     ct.relname = 't') AS tmp ORDER BY NON_UNIQUE, TYPE, INDEX_NAME, ORDINAL_POSITION"#;
 
+const JDBC_IMPORTED_KEYS: &str = r#"
+    SELECT NULL::text AS PKTABLE_CAT, pkn.nspname AS PKTABLE_SCHEM, pkc.relname AS
+    PKTABLE_NAME, pka.attname AS PKCOLUMN_NAME, NULL::text AS FKTABLE_CAT, fkn.nspname AS
+    FKTABLE_SCHEM, fkc.relname AS FKTABLE_NAME, fka.attname AS FKCOLUMN_NAME, pos.n AS
+    KEY_SEQ, CASE con.confupdtype WHEN 'c' THEN 0 WHEN 'n' THEN 2 WHEN 'd' THEN 4 WHEN 'r'
+    THEN 1 WHEN 'p' THEN 1 WHEN 'a' THEN 3 ELSE NULL END AS UPDATE_RULE, CASE con.confdeltype
+    WHEN 'c' THEN 0 WHEN 'n' THEN 2 WHEN 'd' THEN 4 WHEN 'r' THEN 1 WHEN 'p' THEN 1 WHEN 'a'
+    THEN 3 ELSE NULL END AS DELETE_RULE, con.conname AS FK_NAME, pkic.relname AS PK_NAME, CASE
+    WHEN con.condeferrable AND con.condeferred THEN 5 WHEN con.condeferrable THEN 6 ELSE 7 END
+    AS DEFERRABILITY FROM pg_catalog.pg_namespace pkn, pg_catalog.pg_class pkc,
+    pg_catalog.pg_attribute pka, pg_catalog.pg_namespace fkn, pg_catalog.pg_class fkc,
+    pg_catalog.pg_attribute fka, pg_catalog.pg_constraint con, pg_catalog.generate_series(1,
+    32) pos(n), pg_catalog.pg_class pkic WHERE pkn.oid = pkc.relnamespace AND pkc.oid =
+    pka.attrelid AND pka.attnum = con.confkey[pos.n] AND con.confrelid = pkc.oid AND fkn.oid =
+    fkc.relnamespace AND fkc.oid = fka.attrelid AND fka.attnum = con.conkey[pos.n] AND
+    con.conrelid = fkc.oid AND con.contype = 'f' AND pkic.relkind = 'i' AND pkic.oid =
+    con.conindid AND fkn.nspname = 'public' AND fkc.relname = 't' ORDER BY
+    pkn.nspname,pkc.relname, con.conname,pos.n"#;
+
 #[test]
 fn psql_lists_and_describes_tables() {
     run(async {
@@ -230,6 +249,10 @@ fn jdbc_reads_metadata() {
             .collect();
         let expected = ["t_b_key|3|1|b|A", "t_pkey|3|1|a|A", "t_pkey|3|2|b|A", "td|3|1|d|D"];
         assert_eq!(found, expected);
+        // There are no foreign keys.
+        let foreign = s.run(JDBC_IMPORTED_KEYS).await.unwrap();
+        assert_eq!(foreign[0].rows, Some(0));
+        assert_eq!(foreign[0].schema.as_ref().unwrap().fields().len(), 14);
     });
 }
 
@@ -249,6 +272,14 @@ fn tables_of_the_catalog_are_read_like_others() {
         let names = "SELECT 't'::regclass::oid = oid, oid::regclass FROM pg_class
                      WHERE relname IN ('t', 'Other') ORDER BY 2";
         assert_eq!(lines(s, names).await, ["0|\"Other\"", "1|t"]);
+        // The list of tables is that of the statement, not of an earlier one.
+        let definitions = "SELECT pg_get_indexdef(oid) FROM pg_class WHERE relname = 'later_pkey'";
+        assert!(lines(s, definitions).await.is_empty());
+        lines(s, "CREATE TABLE later (a INT PRIMARY KEY)").await;
+        let definition = "CREATE UNIQUE INDEX later_pkey ON public.later USING btree (a)";
+        assert_eq!(lines(s, definitions).await, [definition]);
+        lines(s, "DROP TABLE later").await;
+        assert!(lines(s, definitions).await.is_empty());
         // Queries of other tables are not rewritten.
         lines(s, "INSERT INTO t (b, a) VALUES ('x', 1), ('y', 2)").await;
         s.run("SELECT (SELECT a FROM t)").await.unwrap_err();

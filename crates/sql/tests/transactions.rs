@@ -60,14 +60,18 @@ fn a_result_keeps_its_state_while_it_is_fetched() {
         let mut two = Session::new(&db, Default::default()).unwrap();
         accounts(&mut one).await;
         let statement = one.parse("SELECT owner FROM accounts").unwrap().remove(0);
-        let Outcome::Rows(rows) = one.execute(&statement).await.unwrap() else { panic!() };
+        let Outcome::Rows { stream: rows, .. } = one.execute(&statement).await.unwrap() else {
+            panic!()
+        };
         lines(&mut two, "DELETE FROM accounts").await;
         lines(&mut one, "INSERT INTO accounts VALUES ('new', 1)").await;
         let batches: Vec<_> = rows.try_collect().await.unwrap();
         assert_eq!(batches.iter().map(|b| b.num_rows()).sum::<usize>(), 2);
         // A result of a transaction ends with it.
         lines(&mut one, "BEGIN").await;
-        let Outcome::Rows(rows) = one.execute(&statement).await.unwrap() else { panic!() };
+        let Outcome::Rows { stream: rows, .. } = one.execute(&statement).await.unwrap() else {
+            panic!()
+        };
         lines(&mut one, "COMMIT").await;
         rows.try_collect::<Vec<_>>().await.unwrap_err();
     });

@@ -1,7 +1,7 @@
 //! Functions of `pg_catalog`.
 
 use crate::error::SqlError;
-use crate::pg_catalog::relations::{Relation, list_relations, quote_identifier};
+use crate::pg_catalog::relations::{Relation, RelationCache, quote_identifier};
 use crate::pg_catalog::{INFORMATION_SCHEMA_OID, OWNER, PG_CATALOG, PG_CATALOG_OID, PUBLIC_OID};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
@@ -9,8 +9,8 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarUDF, Signature, SimpleScalarUDF, TypeSignature, Volatility,
 };
 use datafusion::prelude::SessionContext;
-use perigee::Db;
 use postgres_types::Type;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Returns a value of a function for the arguments of one row.
@@ -19,7 +19,23 @@ type Evaluate = fn(&Arguments<'_>) -> Option<ScalarValue>;
 /// The arguments of a call in one row. Missing ones, and those of another type, are `None`.
 struct Arguments<'a> {
     values: Vec<ScalarValue>,
-    relations: &'a [Relation],
+    listing: &'a Listing<'a>,
+}
+
+/// The relations, listed for the functions that need them.
+struct Listing<'a> {
+    cache: &'a RelationCache,
+    listed: OnceCell<perigee_tables::Result<Arc<Vec<Relation>>>>,
+}
+
+impl Listing<'_> {
+    /// Returns none after an error, which the caller of the function returns.
+    fn relations(&self) -> &[Relation] {
+        match self.listed.get_or_init(|| self.cache.get()) {
+            Ok(relations) => relations,
+            Err(_) => &[],
+        }
+    }
 }
 
 impl Arguments<'_> {
@@ -34,7 +50,7 @@ impl Arguments<'_> {
     /// Returns the table or index whose identifier is the first argument.
     fn relation(&self) -> Option<&Relation> {
         let oid = self.integer(0)?;
-        self.relations.iter().find(|relation| i64::from(relation.oid) == oid)
+        self.listing.relations().iter().find(|relation| i64::from(relation.oid) == oid)
     }
 }
 
@@ -64,7 +80,7 @@ fn bytes(arguments: &Arguments<'_>) -> Option<ScalarValue> {
 }
 
 fn database_bytes(arguments: &Arguments<'_>) -> Option<ScalarValue> {
-    let tables = arguments.relations.iter().filter(|relation| relation.index.is_none());
+    let tables = arguments.listing.relations().iter().filter(|relation| relation.index.is_none());
     let bytes = tables.map(|table| table.bytes).sum::<u64>();
     Some(ScalarValue::from(i64::try_from(bytes).unwrap_or(i64::MAX)))
 }
@@ -128,7 +144,8 @@ fn relation_oid(arguments: &Arguments<'_>) -> Option<ScalarValue> {
         return Some(ScalarValue::from(*oid));
     }
     let name = name.strip_prefix("public.").unwrap_or(name).trim_matches('"');
-    let relation = arguments.relations.iter().find(|relation| relation.name == name);
+    let mut relations = arguments.listing.relations().iter();
+    let relation = relations.find(|relation| relation.name == name);
     relation.map(|relation| ScalarValue::from(relation.oid))
 }
 
@@ -205,10 +222,11 @@ const FUNCTIONS: &[(&str, DataType, Evaluate)] = &[
 ];
 
 /// Adds the functions to a session.
-pub fn register(context: &SessionContext, db: &Db) {
+pub fn register(context: &SessionContext, relations: &Arc<RelationCache>) {
     for (name, data_type, evaluate) in FUNCTIONS {
-        let (db, result, evaluate) = (db.clone(), data_type.clone(), *evaluate);
-        let call = move |arguments: &[ColumnarValue]| call(&db, arguments, &result, evaluate);
+        let (relations, result, evaluate) = (Arc::clone(relations), data_type.clone(), *evaluate);
+        let call =
+            move |arguments: &[ColumnarValue]| call(&relations, arguments, &result, evaluate);
         let arities = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
         let signature = Signature::one_of(arities, Volatility::Stable);
         let function = SimpleScalarUDF::new_with_signature(
@@ -222,12 +240,12 @@ pub fn register(context: &SessionContext, db: &Db) {
 }
 
 fn call(
-    db: &Db,
+    relations: &RelationCache,
     arguments: &[ColumnarValue],
     data_type: &DataType,
     evaluate: Evaluate,
 ) -> Result<ColumnarValue> {
-    let relations = list_relations(db).map_err(SqlError::from)?;
+    let listing = Listing { cache: relations, listed: OnceCell::new() };
     let null = ScalarValue::try_new_null(data_type)?;
     let rows = arguments.iter().find_map(|argument| match argument {
         ColumnarValue::Array(array) => Some(array.len()),
@@ -239,15 +257,19 @@ fn call(
             ColumnarValue::Scalar(scalar) => Ok(scalar.clone()),
         });
         let values = values.collect::<Result<Vec<_>>>()?;
-        let arguments = Arguments { values, relations: &relations };
+        let arguments = Arguments { values, listing: &listing };
         Ok::<_, datafusion::error::DataFusionError>(evaluate(&arguments).unwrap_or(null.clone()))
     };
-    match rows {
+    let result = match rows {
         None => value(0).map(ColumnarValue::Scalar),
         Some(0) => Ok(ColumnarValue::Array(datafusion::arrow::array::new_empty_array(data_type))),
         Some(rows) => {
             let values = (0..rows).map(value).collect::<Result<Vec<_>>>()?;
             Ok(ColumnarValue::Array(ScalarValue::iter_to_array(values)?))
         }
+    };
+    match listing.listed.into_inner() {
+        Some(Err(e)) => Err(SqlError::from(e).into()),
+        _ => result,
     }
 }

@@ -8,6 +8,7 @@ use perigee::Db;
 use perigee_tables::{ColumnType, KeyColumn, Order, Schema, TableDb, UuidFormat, Value};
 use postgres_types::Type;
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// First object identifier of tables and indexes, as in PostgreSQL.
 const FIRST_OID: u32 = 16_384;
@@ -89,8 +90,34 @@ impl Oids {
     }
 }
 
-/// Returns all tables, each followed by its primary key and its indexes.
-pub fn list_relations(db: &Db) -> perigee_tables::Result<Vec<Relation>> {
+/// The relations, listed once for each statement of a session.
+#[derive(Debug)]
+pub struct RelationCache {
+    db: Db,
+    relations: Mutex<Option<Arc<Vec<Relation>>>>,
+}
+
+impl RelationCache {
+    pub fn new(db: &Db) -> RelationCache {
+        RelationCache { db: db.clone(), relations: Mutex::default() }
+    }
+    /// Forgets the relations: a statement begins.
+    pub fn clear(&self) {
+        *self.relations.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+    /// Returns all tables, each followed by its primary key and its indexes.
+    pub fn get(&self) -> perigee_tables::Result<Arc<Vec<Relation>>> {
+        let mut relations = self.relations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(relations) = &*relations {
+            return Ok(Arc::clone(relations));
+        }
+        let listed = Arc::new(list_relations(&self.db)?);
+        *relations = Some(Arc::clone(&listed));
+        Ok(listed)
+    }
+}
+
+fn list_relations(db: &Db) -> perigee_tables::Result<Vec<Relation>> {
     let mut oids = Oids::default();
     let mut relations = Vec::new();
     for table in db.tables()? {

@@ -365,7 +365,8 @@ fn has_aggregate(select: &Select) -> bool {
 fn empty_selects(body: &mut SetExpr) -> bool {
     match body {
         SetExpr::Select(select) => {
-            let joins_empty = select.from.iter().any(reads_empty_table);
+            let joins_empty =
+                select.from.iter().any(reads_empty_table) || demands_foreign_key(select);
             if joins_empty && !has_aggregate(select) {
                 empty_select(select);
             }
@@ -391,6 +392,43 @@ fn is_empty(body: &SetExpr) -> bool {
         SetExpr::Query(query) => is_empty(&query.body),
         _ => false,
     }
+}
+
+/// Returns true if the condition demands constraints that are foreign keys: there are none.
+fn demands_foreign_key(select: &Select) -> bool {
+    fn demands(condition: &Expr) -> bool {
+        match condition {
+            Expr::Nested(inner) => demands(inner),
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                demands(left) || demands(right)
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
+                let column = match &**left {
+                    Expr::CompoundIdentifier(parts) => parts.last(),
+                    Expr::Identifier(name) => Some(name),
+                    _ => None,
+                };
+                let is_type = column.is_some_and(|name| name.value == "contype");
+                is_type && matches!(&**right, Expr::Value(v) if is_text(&v.value, "f"))
+            }
+            _ => false,
+        }
+    }
+    let reads_constraints = |table: &TableWithJoins| {
+        let factors =
+            std::iter::once(&table.relation).chain(table.joins.iter().map(|j| &j.relation));
+        factors.into_iter().any(|factor| match factor {
+            TableFactor::Table { name, .. } => {
+                catalog_table(name).is_some_and(|table| table == "pg_constraint")
+            }
+            _ => false,
+        })
+    };
+    select.from.iter().any(reads_constraints) && select.selection.as_ref().is_some_and(demands)
+}
+
+fn is_text(value: &Value, text: &str) -> bool {
+    matches!(value, Value::SingleQuotedString(value) if value == text)
 }
 
 /// Returns true if the item of FROM has no rows, because it is or inner-joins an empty table.

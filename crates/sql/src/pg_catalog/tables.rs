@@ -3,7 +3,7 @@
 
 use crate::constants::{CATALOG, SHOWN_VARIABLES};
 use crate::error::SqlError;
-use crate::pg_catalog::relations::{Relation, list_relations};
+use crate::pg_catalog::relations::{Relation, RelationCache};
 use crate::pg_catalog::{
     INDEX_COLUMNS, INFORMATION_SCHEMA_OID, OWNER, OWNER_OID, PG_CATALOG, PG_CATALOG_OID, PUBLIC_OID,
 };
@@ -15,7 +15,6 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use perigee::Db;
 use perigee_tables::Order;
 use postgres_types::{Kind, Type};
 use std::sync::Arc;
@@ -515,7 +514,7 @@ fn find_definition(name: &str) -> Option<&'static Definition> {
 /// The schema `pg_catalog`.
 #[derive(Clone, Debug)]
 pub struct PgCatalog {
-    pub db: Db,
+    pub relations: Arc<RelationCache>,
 }
 
 #[async_trait]
@@ -543,7 +542,8 @@ impl SchemaProvider for PgCatalog {
         };
         let schema = Schema::new(columns.split_whitespace().map(field).collect::<Vec<_>>());
         let rows = definition.and_then(|definition| definition.rows);
-        Ok(Some(Arc::new(CatalogTable { db: self.db.clone(), schema: Arc::new(schema), rows })))
+        let relations = Arc::clone(&self.relations);
+        Ok(Some(Arc::new(CatalogTable { relations, schema: Arc::new(schema), rows })))
     }
     fn table_exist(&self, name: &str) -> bool {
         is_catalog_table(name)
@@ -552,7 +552,7 @@ impl SchemaProvider for PgCatalog {
 
 /// A table whose rows are computed by each scan.
 struct CatalogTable {
-    db: Db,
+    relations: Arc<RelationCache>,
     schema: SchemaRef,
     rows: Option<fn(&[Relation]) -> Vec<Row>>,
 }
@@ -566,7 +566,7 @@ impl std::fmt::Debug for CatalogTable {
 impl CatalogTable {
     fn read(&self) -> Result<RecordBatch> {
         let rows = match self.rows {
-            Some(rows) => rows(&list_relations(&self.db).map_err(SqlError::from)?),
+            Some(rows) => rows(&self.relations.get().map_err(SqlError::from)?),
             None => Vec::new(),
         };
         let column = |(i, field): (usize, &Arc<Field>)| -> Result<ArrayRef> {

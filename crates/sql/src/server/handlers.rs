@@ -160,7 +160,7 @@ impl QueryHandlers {
                     _ => Response::Execution(tag),
                 }
             }
-            Outcome::Rows(rows) => {
+            Outcome::Rows { command, stream: rows } => {
                 let columns = Arc::new(describe_columns(&rows.schema(), format));
                 let session = Arc::clone(&self.session);
                 let described = Arc::clone(&columns);
@@ -178,7 +178,10 @@ impl QueryHandlers {
                         }
                     }
                 });
-                Response::Query(QueryResponse::new(columns, rows.flat_map(stream::iter)))
+                let mut response = QueryResponse::new(columns, rows.flat_map(stream::iter));
+                // The number of rows follows; for INSERT after an object id, as above.
+                response.set_command_tag(if command == "INSERT" { "INSERT 0" } else { command });
+                Response::Query(response)
             }
         }
     }

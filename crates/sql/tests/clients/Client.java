@@ -39,6 +39,8 @@ public class Client {
             "jm_c f 1 c A ; jm_c f 2 at D ; jm_pkey f 1 a A ; jm_pkey f 2 b A ; ");
         expect(rows(m.getSchemas(), "TABLE_SCHEM"), "information_schema ; pg_catalog ; public ; ");
         expect(rows(m.getCatalogs(), "TABLE_CAT"), "perigee ; ");
+        expect(rows(m.getImportedKeys(null, "public", "jm"), "FK_NAME"), "");
+        expect(rows(m.getExportedKeys(null, "public", "jm"), "FK_NAME"), "");
         s.execute("DROP TABLE jm");
     }
 
@@ -88,6 +90,14 @@ public class Client {
             c.setAutoCommit(true);
             try (ResultSet r = s.executeQuery("SELECT count(*) FROM j")) {
                 check(r.next() && r.getLong(1) == 100, "rolled back");
+            }
+            try (PreparedStatement p = c.prepareStatement("INSERT INTO j (id, name) VALUES (?, ?)", Statement.RETURN_GENERATED_KEYS)) {
+                for (int i = 200; i < 210; i++) {
+                    p.setLong(1, i);
+                    p.setString(2, "n" + i);
+                    check(p.executeUpdate() == 1, "one row");
+                    expect(rows(p.getGeneratedKeys(), "id", "name"), i + " n" + i + " ; ");
+                }
             }
             metadata(c, s);
             try {

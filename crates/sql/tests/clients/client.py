@@ -22,6 +22,12 @@ def with_psycopg(psycopg):
         with connection.cursor() as cursor:
             cursor.executemany("INSERT INTO py (id, name) VALUES (%s, %s)", [(i, f"n{i}") for i in range(10, 60)])
         assert run("SELECT count(*) FROM py").fetchone() == (52,)
+        # RETURNING, prepared and as text.
+        for prepare in (True, False):
+            got = run("INSERT INTO py (id, name) VALUES (%s, %s) RETURNING id, upper(name)", (100, "ret"), prepare=prepare)
+            assert got.fetchone() == (100, "RET") and got.statusmessage == "INSERT 0 1", got.statusmessage
+            got = run("DELETE FROM py WHERE id = %s RETURNING *", (100,), prepare=prepare)
+            assert got.fetchone()[:2] == (100, "ret") and got.rowcount == 1
         # Types by name, as for adapters of types that the client does not know.
         info = psycopg.types.TypeInfo.fetch(connection, "int8")
         assert (info.name, info.oid, info.array_oid) == ("int8", 20, 1016), info

@@ -15,6 +15,12 @@ expect "$(ask 'SELECT * FROM p ORDER BY id')" \
 expect "$(ask 'SELECT count(*), sum(id) FROM p')" "2|3"
 expect "$(psql "$url" -X -At -c "UPDATE p SET name = 'bob' WHERE id = 2")" "UPDATE 1"
 expect "$(psql "$url" -X -At -c "BEGIN; DELETE FROM p; ROLLBACK; SELECT count(*) FROM p" | tail -1)" "2"
+expect "$(psql "$url" -X -At -c "INSERT INTO p (id, name) VALUES (3, 'cy') RETURNING id, upper(name)")" "3|CY
+INSERT 0 1"
+expect "$(psql "$url" -X -At -c "UPDATE p SET score = x.score FROM p AS x WHERE x.id = 1 AND p.id = 3 RETURNING p.score")" "1.5
+UPDATE 1"
+expect "$(psql "$url" -X -At -c "RESET ALL" 2>&1 | tail -1)" "RESET"
+expect "$(ask "DELETE FROM p WHERE id = 3 RETURNING name")" "cy"
 # Errors have a SQLSTATE, a hint and a position; the connection goes on.
 psql "$url" -X -At > /tmp/psql.$$ 2>&1 <<'S' || true
 \set VERBOSITY verbose

@@ -4,7 +4,7 @@
 use crate::arrow::rows::rows_from_batch;
 use crate::arrow::scan::BatchIter;
 use crate::error::{Error, Result};
-use crate::limits::{BATCH_ROWS_DEFAULT, PARQUET_GROUP_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_ROWS_DEFAULT, PARQUET_GROUP_BYTES_MAX};
 use crate::schema::Schema;
 use crate::value::Value;
 use ::parquet::arrow::ArrowWriter;
@@ -13,6 +13,7 @@ use ::parquet::arrow::arrow_reader::{
 };
 use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::RowGroupMetaData;
 use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::reader::ChunkReader;
 use arrow_schema::SchemaRef;
@@ -140,7 +141,22 @@ impl<F: ChunkReader + 'static> ParquetRows<F> {
     pub fn row_count(&self) -> u64 {
         u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
-    /// Returns the rows for a table of this schema, as of [`rows_from_batch`].
+    /// Returns the number of rows that are decoded at a time: so many that they take about 16 MiB in
+    /// the row group with the largest rows, according to the metadata of the file. For values in
+    /// dictionaries that is exact only if the file has size statistics.
+    fn batch_rows(&self) -> usize {
+        let bytes_per_row = |group: &RowGroupMetaData| {
+            let text = group.columns().iter().filter_map(|c| c.unencoded_byte_array_data_bytes());
+            let bytes = group.total_byte_size().max(text.fold(0, i64::saturating_add));
+            u64::try_from(bytes).unwrap_or(0) / u64::try_from(group.num_rows()).unwrap_or(0).max(1)
+        };
+        let groups = self.metadata.metadata().row_groups().iter();
+        let largest = groups.map(bytes_per_row).max().unwrap_or(0);
+        let rows = BATCH_BYTES_MAX as u64 / largest.max(1);
+        usize::try_from(rows).unwrap_or(usize::MAX).clamp(1, BATCH_ROWS_DEFAULT)
+    }
+    /// Returns the rows for a table of this schema, as of [`rows_from_batch`]. About 16 MiB of rows
+    /// are in memory at a time, or one row if it is larger.
     ///
     /// ```
     /// # use perigee_tables::*;
@@ -158,8 +174,9 @@ impl<F: ChunkReader + 'static> ParquetRows<F> {
     /// # Errors
     /// `InvalidArgument` if the file uses an unknown codec or encoding.
     pub fn read(self, schema: &Schema) -> Result<impl Iterator<Item = Result<Vec<Value>>>> {
+        let batch_rows = self.batch_rows();
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file, self.metadata);
-        let builder = builder.with_batch_size(BATCH_ROWS_DEFAULT);
+        let builder = builder.with_batch_size(batch_rows);
         let reader = catch_panic(|| builder.build().map_err(|e| read_error(&e)))?;
         Ok(RowsOfBatches {
             reader,
@@ -206,6 +223,38 @@ impl Iterator for RowsOfBatches {
                     return Some(Err(e));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchScan, ColumnType, TableDb};
+
+    /// Returns a file of rows with one value of this size each, the same or different ones.
+    fn file(rows: u32, value_bytes: usize, same: bool) -> ParquetRows<bytes::Bytes> {
+        let db = perigee::example_db().unwrap();
+        let schema = Schema::new().key("id", ColumnType::U32).column("v", ColumnType::Bytes);
+        let table = db.create_dyn_table("t", schema).unwrap();
+        let value = |id: u32| {
+            let byte = if same { 7 } else { id as u8 };
+            Value::Bytes(vec![byte; value_bytes])
+        };
+        table.load((0..rows).map(|id| vec![id.into(), value(id)])).unwrap();
+        let mut out = Vec::new();
+        export_parquet(table.batches(&BatchScan::new()).unwrap(), &mut out).unwrap();
+        ParquetRows::open(bytes::Bytes::from(out)).unwrap()
+    }
+
+    #[test]
+    fn batches_of_large_rows_have_few_rows() {
+        assert_eq!(file(100, 10, false).batch_rows(), BATCH_ROWS_DEFAULT);
+        assert_eq!(file(0, 10, false).batch_rows(), BATCH_ROWS_DEFAULT);
+        // Also if the values are in a dictionary, which stores each once.
+        for same in [false, true] {
+            let rows = file(64, 1 << 20, same).batch_rows();
+            assert!((8..=16).contains(&rows), "{rows}");
         }
     }
 }

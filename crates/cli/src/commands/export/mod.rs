@@ -1,10 +1,11 @@
 //! `perigee export`: writes entries to files, JSON lines or CSV, and rows of tables to JSON lines,
 //! CSV or Parquet. This module defines the arguments and selects the format.
 //!
-//! Submodules: `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
+//! Submodules: `target_file` (the file that is written), `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
 //! lines, CSV), `table` (rows of a table), `parquet` (the same as Parquet).
 
 mod rows;
+mod target_file;
 mod table;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -12,16 +13,16 @@ mod safe_path;
 mod tree;
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
-use crate::failure::{Failure, Result, show_path};
+use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::size;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::scan::RangeArgs;
+use target_file::TargetFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -133,7 +134,8 @@ fn format_of_target(target: &Path) -> Format {
     }
 }
 
-/// Passes stdout, or the target, which must not exist, to `write`. Returns its result.
+/// Passes stdout, or the target, to `write`. Returns its result. A file must not exist; it gets its
+/// name when it is complete.
 fn write_target<T>(
     target: &Path,
     out: &mut Output,
@@ -147,16 +149,12 @@ fn write_target<T>(
         writer.flush()?;
         return Ok(written);
     }
-    let file = File::create_new(target).map_err(|e| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} already exists", show_path(target)))
-                .hint("specify a new file")
-        }
-        _ => Failure::file("create", target, &e),
-    })?;
-    let mut writer = BufWriter::with_capacity(256 << 10, file);
+    let file = TargetFile::create(target)?;
+    let mut writer = BufWriter::with_capacity(256 << 10, file.writer());
     let written = write(&mut writer)?;
-    writer.into_inner().map_err(|e| Failure::file("write", target, e.error()))?;
+    writer.flush().map_err(|e| Failure::file("write", target, &e))?;
+    drop(writer);
+    file.finish()?;
     Ok(written)
 }
 

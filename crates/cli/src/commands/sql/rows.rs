@@ -31,7 +31,7 @@ pub fn print_outcome(
     format: RowFormat,
     out: &mut Output,
 ) -> Result<u64> {
-    let mut stream = match outcome {
+    let (command, mut stream) = match outcome {
         Outcome::Done { command, rows } => {
             let text = rows.map_or(command.to_owned(), |rows| format!("{command} {rows}"));
             match format {
@@ -43,7 +43,7 @@ pub fn print_outcome(
             }
             return Ok(rows.unwrap_or(0));
         }
-        Outcome::Rows(stream) => stream,
+        Outcome::Rows { command, stream } => (command, stream),
     };
     let schema = stream.schema();
     let mut printed = 0;
@@ -76,6 +76,9 @@ pub fn print_outcome(
             print_table(&schema, &pending, out)?;
         }
         out.line(if printed == 1 { "(1 row)".to_owned() } else { format!("({printed} rows)") })?;
+        if command != "SELECT" {
+            out.line(format!("{command} {printed}"))?;
+        }
     }
     Ok(printed)
 }

@@ -136,6 +136,12 @@ impl FilterReader {
         missing == 0
     }
 
+    /// Returns false if one of these keys was not added. Cache misses of different keys overlap,
+    /// because nothing depends on the result for a single key.
+    pub fn may_contain_all(&self, hashes: &[u64]) -> bool {
+        hashes.iter().fold(true, |all, hash| all & self.may_contain(*hash))
+    }
+
     /// Returns the memory of the filter, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.blocks.len() * FILTER_BLOCK_BYTES) as u64
@@ -194,7 +200,12 @@ mod tests {
     fn no_false_negatives_and_few_false_positives() {
         for (bits, most_per_mille) in [(1, 1000), (5, 180), (10, 16), (16, 4)] {
             let f = build(0..20_000, bits);
-            assert!((0..20_000u32).all(|k| f.may_contain(key_hash(&k.to_be_bytes()))));
+            let mut hashes: Vec<u64> = (0..20_000u32).map(|k| key_hash(&k.to_be_bytes())).collect();
+            assert!(hashes.iter().all(|hash| f.may_contain(*hash)));
+            assert!(f.may_contain_all(&hashes) && f.may_contain_all(&[]));
+            let mut others = (1u32 << 20..1 << 30).map(|k| key_hash(&k.to_be_bytes()));
+            hashes[7] = others.find(|hash| !f.may_contain(*hash)).expect("a key is excluded");
+            assert!(!f.may_contain_all(&hashes));
             let wrong = (1 << 20..(1 << 20) + 100_000u32)
                 .filter(|k| f.may_contain(key_hash(&k.to_be_bytes())))
                 .count();

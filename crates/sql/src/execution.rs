@@ -246,7 +246,7 @@ impl Session {
         parameters: &[ScalarValue],
     ) -> Result<WrittenRows> {
         self.read_state.set(ReadState::Txn(Arc::clone(txn)));
-        let plan = RowPlan::new(self, statement).await?.with_parameters(parameters)?;
+        let plan = RowPlan::new(&self.context, statement).await?.with_parameters(parameters)?;
         row_statements::write_rows(self, txn, statement, &plan).await
     }
 }

@@ -388,7 +388,7 @@ impl Session {
             }
             StatementKind::Insert | StatementKind::Update | StatementKind::Delete => {
                 self.begin_read()?;
-                let plan = RowPlan::new(self, &prepared.statement).await;
+                let plan = RowPlan::new(&self.context, &prepared.statement).await;
                 self.read_state.clear();
                 let plan = plan?;
                 prepared.schema = plan.returned_schema();

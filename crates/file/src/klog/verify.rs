@@ -39,6 +39,7 @@ impl KlogReader {
             properties: PropertiesCollector::new(metadata.comparator),
             sketch: KeySketch::new(),
             key_count: 0,
+            hashes: Vec::new(),
         };
         scan.next_part(HEADER_BYTES as u64)?;
         for i in 0..metadata.index.block_count() {
@@ -97,6 +98,8 @@ struct KlogVerifier<'a> {
     properties: PropertiesCollector,
     sketch: KeySketch,
     key_count: u64,
+    /// Hashes of the keys of a block: a buffer that is reused.
+    hashes: Vec<u64>,
 }
 
 impl KlogVerifier<'_> {
@@ -106,7 +109,7 @@ impl KlogVerifier<'_> {
     }
 
     fn check_block(&mut self, i: usize, block: &TableBlock) -> Result<()> {
-        let KlogVerifier { metadata, properties, sketch, key_count } = self;
+        let KlogVerifier { metadata, properties, sketch, key_count, hashes } = self;
         let comparator = metadata.comparator;
         if i > 0
             && metadata
@@ -119,17 +122,14 @@ impl KlogVerifier<'_> {
                 "the separator of block {before} is not before the next block"
             )));
         }
-        let mut filter_misses_key = false;
-        let result = properties.add_block(block, |key| {
-            let hash = comparator.filter_hash(key);
-            *key_count += 1;
-            sketch.add(hash);
-            filter_misses_key |= metadata.filter.as_ref().is_some_and(|f| !f.may_contain(hash));
-        });
+        hashes.clear();
+        let result = properties.add_block(block, |key| hashes.push(comparator.filter_hash(key)));
         if let Err(entry) = result {
             return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
         }
-        if filter_misses_key {
+        *key_count += hashes.len() as u64;
+        hashes.iter().for_each(|hash| sketch.add(*hash));
+        if metadata.filter.as_ref().is_some_and(|filter| !filter.may_contain_all(hashes)) {
             return Err(Error::corruption(format!("the filter excludes a key of block {i}")));
         }
         let last = block.len() - 1;

@@ -1,8 +1,9 @@
 //! `perigee export`: writes entries to files, JSON lines or CSV, and rows of tables to JSON lines,
 //! CSV or Parquet. This module defines the arguments and selects the format.
 //!
-//! Submodules: `target_file` (the file that is written), `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
-//! lines, CSV), `table` (rows of a table), `parquet` (the same as Parquet).
+//! Submodules: `target_file` (the file that is written), `safe_path` (checks whether a key may
+//! become a path), `tree` (files), `rows` (JSON lines, CSV), `table` (rows of a table), `parquet`
+//! (the same as Parquet).
 
 mod rows;
 mod target_file;

@@ -1,5 +1,5 @@
-//! [`TargetFile`]: the file that an export writes. It has a temporary name beside the target until it
-//! is complete, so that a failed export leaves no incomplete file under the name of the target.
+//! [`TargetFile`]: the file that an export writes. It has a temporary name beside the target until
+//! it is complete, so that a failed export leaves no incomplete file under the name of the target.
 
 use crate::failure::{Failure, Result, show_path};
 use std::ffi::OsString;

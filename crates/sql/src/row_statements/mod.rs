@@ -1,5 +1,7 @@
 //! INSERT, UPDATE and DELETE: the query that finds the rows, and their writes, in one transaction.
 
+mod upsert;
+
 use crate::error::{Result, SqlError, SqlState};
 use crate::read_state::SharedTxn;
 use crate::row_changes::{
@@ -10,7 +12,6 @@ use crate::row_plan::{Change, RowPlan};
 use crate::session::Session;
 use crate::statement::Statement;
 use crate::table_provider::TableSource;
-use crate::upsert::upsert_rows;
 use crate::values::value_of;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take};
@@ -22,6 +23,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::TryStreamExt;
 use perigee_tables::Value;
 use std::sync::Arc;
+use upsert::upsert_rows;
 
 /// What a statement wrote.
 #[derive(Debug)]
@@ -62,7 +64,9 @@ async fn written(
 ) -> Result<WrittenRows> {
     let returned = match plan.returned_schema() {
         None => None,
-        Some(schema) => Some((schema, plan.evaluate_returning(session, rows, others).await?)),
+        Some(schema) => {
+            Some((schema, plan.evaluate_returning(&session.context, rows, others).await?))
+        }
     };
     Ok(WrittenRows { rows: count as u64, returned })
 }

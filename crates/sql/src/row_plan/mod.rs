@@ -1,8 +1,8 @@
 //! [`RowPlan`]: the plan of an INSERT, UPDATE or DELETE.
 
+mod row_queries;
+
 use crate::error::{Result, SqlError, SqlState};
-use crate::row_queries::RowQueries;
-use crate::session::Session;
 use crate::statement::Statement;
 use crate::table_provider::TableSource;
 use crate::values::scalar_of;
@@ -17,8 +17,10 @@ use datafusion::logical_expr::{
     TableSource as PlannedTable,
 };
 use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 use perigee_tables::Value;
+use row_queries::RowQueries;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -47,13 +49,13 @@ pub struct RowPlan {
 
 impl RowPlan {
     /// Plans a statement.
-    pub async fn new(session: &Session, statement: &Statement) -> Result<RowPlan> {
+    pub async fn new(context: &SessionContext, statement: &Statement) -> Result<RowPlan> {
         let queries = RowQueries::new(statement)?;
-        let plan = session.context.state().statement_to_plan(queries.rows).await?;
+        let plan = context.state().statement_to_plan(queries.rows).await?;
         let returning = match queries.returning {
             None => None,
             Some(query) => {
-                let plan = session.context.state().statement_to_plan(query).await?;
+                let plan = context.state().statement_to_plan(query).await?;
                 Some(projection_without_rows(plan)?)
             }
         };
@@ -120,7 +122,7 @@ impl RowPlan {
     /// Evaluates RETURNING for rows of the table, and the columns of other tables beside them.
     pub async fn evaluate_returning(
         &self,
-        session: &Session,
+        context: &SessionContext,
         rows: &[Vec<Value>],
         others: &[ArrayRef],
     ) -> Result<Vec<RecordBatch>> {
@@ -135,10 +137,10 @@ impl RowPlan {
         let input = memory_scan(schema, columns)?;
         let plan = Projection::try_new(projection.expr.clone(), Arc::new(input))?;
         // One partition, so that rows keep their order.
-        let mut state = session.context.state();
+        let mut state = context.state();
         state.config_mut().options_mut().execution.target_partitions = 1;
         let physical = state.create_physical_plan(&LogicalPlan::Projection(plan)).await?;
-        Ok(execute_stream(physical, session.context.task_ctx())?.try_collect().await?)
+        Ok(execute_stream(physical, context.task_ctx())?.try_collect().await?)
     }
 }
 

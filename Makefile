@@ -1,5 +1,6 @@
 # Two commands for a fresh machine: `make demo` runs the main functions on real input, `make test` runs all checks.
-# The sizes of the simulation runs can be changed: `make prove CRASH_CASES=1000000 SEED=7`.
+# The sizes of the simulation runs can be changed: `make prove CRASH_CASES=1000000 SEED=7`, `FLIP_CASES=1000000` for
+# damage to every byte.
 
 CARGO  ?= cargo
 SEED   ?= 1
@@ -7,6 +8,7 @@ JOBS   ?= 2
 CRASH_CASES ?= 8000
 TXN_CASES   ?= 800
 MODEL_OPS   ?= 1000000
+FLIP_CASES  ?= 30000
 KILL_CASES  ?= 60
 PREPARED_CASES ?= 30
 RECOVERY_CASES ?= 150
@@ -55,7 +57,7 @@ prove:
 	$(SIM) crash --cases $(CRASH_CASES) --transactions $(TXN_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
-	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
+	$(SIM) flips --limit $(FLIP_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) prepared --cases $(PREPARED_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) recovery --cases $(RECOVERY_CASES) --seed $(SEED) --jobs $(JOBS)

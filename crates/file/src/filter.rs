@@ -84,8 +84,7 @@ impl FilterWriter {
             }
         }
         check_slow!(
-            FilterReader::decode(&out)
-                .is_ok_and(|filter| self.hashes.iter().all(|hash| filter.may_contain(*hash))),
+            FilterReader::decode(&out).is_ok_and(|filter| filter.may_contain_all(&self.hashes)),
             "a filter contains every key that was added",
             self.hashes.len()
         );

@@ -4,7 +4,7 @@
 use crate::error::{Result, SqlError, SqlState};
 use crate::limits::CONFLICT_ATTEMPTS_MAX;
 use crate::read_state::{ReadState, SharedTxn};
-use crate::row_plan::RowPlan;
+use crate::row_plan::{RowPlan, bind_parameters};
 use crate::row_statements::{self, WrittenRows};
 use crate::session::{Outcome, Prepared, Session, StatementResult, TxnState, stream_of};
 use crate::statement::{Statement, StatementKind};
@@ -121,11 +121,7 @@ impl Session {
         let done = |command, rows| Ok(Outcome::Done { command, rows });
         match statement.kind() {
             StatementKind::Query => {
-                let plan = self.plan(statement, false).await?;
-                let plan = match parameters.is_empty() {
-                    true => plan,
-                    false => plan.with_param_values(parameters.to_vec())?,
-                };
+                let plan = bind_parameters(self.plan(statement, false).await?, parameters)?;
                 Ok(Outcome::Rows { command: "SELECT", stream: self.run_plan(plan).await? })
             }
             kind @ (StatementKind::Insert | StatementKind::Update | StatementKind::Delete) => {

@@ -39,21 +39,43 @@ fn read_latest_row(state: &TableState, key: &[u8]) -> Result<Option<Slice>> {
     state.family.get_pinned(key).map_err(|e| state.engine_error(e))
 }
 
-thread_local! {
-    /// A buffer for encoded keys, so that a get allocates nothing for its key.
-    static KEY_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+/// Buffers of a thread, so that reads and writes allocate nothing for encoded keys and rows.
+struct ThreadBuffers {
+    key: Cell<Vec<u8>>,
+    row: Cell<Vec<u8>>,
 }
 
-/// Calls `use_buffer` with an empty buffer.
+thread_local! {
+    static BUFFERS: ThreadBuffers =
+        const { ThreadBuffers { key: Cell::new(Vec::new()), row: Cell::new(Vec::new()) } };
+}
+
+/// Calls `use_buffer` with a buffer of the thread, emptied. A thread does not keep the memory of
+/// its largest key or row.
 #[inline]
-pub fn with_key_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    let mut buffer = KEY_BUFFER.take();
+fn with_buffer<T>(
+    select: impl Fn(&ThreadBuffers) -> &Cell<Vec<u8>>,
+    use_buffer: impl FnOnce(&mut Vec<u8>) -> T,
+) -> T {
+    let mut buffer = BUFFERS.with(|buffers| select(buffers).take());
     buffer.clear();
     let result = use_buffer(&mut buffer);
     if buffer.capacity() <= THREAD_BUFFER_BYTES_MAX {
-        KEY_BUFFER.set(buffer);
+        BUFFERS.with(|buffers| select(buffers).set(buffer));
     }
     result
+}
+
+/// Calls `use_buffer` with an empty buffer for a key.
+#[inline]
+pub fn with_key_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    with_buffer(|buffers| &buffers.key, use_buffer)
+}
+
+/// Calls `use_buffer` with an empty buffer for a row.
+#[inline]
+pub fn with_row_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    with_buffer(|buffers| &buffers.row, use_buffer)
 }
 
 /// Appends the key of a row, with the index number.

@@ -5,17 +5,16 @@ use crate::binding::Binding;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_entry::{IndexEntry, index_entries};
 use crate::key::{FullKey, KeyPrefix, read_values};
-use crate::limits::THREAD_BUFFER_BYTES_MAX;
 use crate::row::Row;
 use crate::row_format::{WriteKind, write_row};
 use crate::row_reads::{
-    ReadPoint, RowSource, decode_row, malformed_row, with_key_buffer, write_row_key,
+    ReadPoint, RowSource, decode_row, malformed_row, with_key_buffer, with_row_buffer,
+    write_row_key,
 };
 use crate::table_state::{ROWS, TableState};
 use crate::txn::{RowWrite, TableTxn};
 use crate::value::DisplayTuple;
 use perigee::ValueWithTtl;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,23 +49,6 @@ pub struct TxnTable<'a, R> {
     pub(crate) state: &'a Arc<TableState>,
     pub(crate) tx: &'a TableTxn<'a>,
     pub(crate) row: std::marker::PhantomData<fn() -> R>,
-}
-
-thread_local! {
-    /// A buffer for encoded rows, so that a write allocates nothing for its row.
-    static ROW_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Calls `use_buffer` with an empty buffer.
-fn with_row_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    let mut buffer = ROW_BUFFER.take();
-    buffer.clear();
-    let result = use_buffer(&mut buffer);
-    // A thread does not keep the memory of its largest row.
-    if buffer.capacity() <= THREAD_BUFFER_BYTES_MAX {
-        ROW_BUFFER.set(buffer);
-    }
-    result
 }
 
 impl<'a, R: Row> TxnTable<'a, R> {
@@ -320,6 +302,7 @@ impl<'a, R: Row> TxnTable<'a, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::THREAD_BUFFER_BYTES_MAX;
 
     #[test]
     fn threads_do_not_keep_large_buffers() {

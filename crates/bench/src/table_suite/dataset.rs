@@ -189,6 +189,10 @@ impl<K: RowKey> Dataset<K> {
     pub fn row_at(&self, position: u64) -> u64 {
         u64::from(self.sorted[position as usize])
     }
+    /// Returns the numbers of the rows in the order of a load: in key order, or in a random one.
+    pub fn load_order(&self, sorted: bool) -> impl Iterator<Item = u64> {
+        (0..self.n).map(move |at| if sorted { self.row_at(at) } else { self.shuffled(at) })
+    }
     /// Returns the number of the `at`-th row in a random order of all rows, the same for all
     /// engines.
     pub fn shuffled(&self, at: u64) -> u64 {

@@ -63,11 +63,11 @@ impl<K: RowKey> RowStore<K> for PerigeeRows<K> {
         self.options.clone()
     }
     fn load(&self, data: &Dataset<K>, sorted: bool) -> Result<()> {
-        let row = |i| K::Row::new(data.key(i), data.value(i, 1));
+        let rows = data.load_order(sorted).map(|i| K::Row::new(data.key(i), data.value(i, 1)));
         if sorted {
-            self.table.load_sorted((0..data.n).map(|at| row(data.row_at(at))))?;
+            self.table.load_sorted(rows)?;
         } else {
-            self.table.load((0..data.n).map(|at| row(data.shuffled(at))))?;
+            self.table.load(rows)?;
         }
         Ok(())
     }

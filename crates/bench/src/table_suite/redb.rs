@@ -111,8 +111,7 @@ impl<K: RowKey> RowStore<K> for RedbRows<K> {
     fn load(&self, data: &Dataset<K>, sorted: bool) -> Result<()> {
         self.write(Durability::Immediate, |table| {
             let mut value = Vec::new();
-            (0..data.n).try_for_each(|at| {
-                let i = if sorted { data.row_at(at) } else { data.shuffled(at) };
+            data.load_order(sorted).try_for_each(|i| {
                 data.write_value(i, 1, &mut value);
                 insert_row(table, &data.key(i), &value)
             })

@@ -96,8 +96,7 @@ impl<K: RowKey> RowStore<K> for SqliteRows {
         let mut insert = main.prepare(INSERT)?;
         main.execute_batch("BEGIN IMMEDIATE")?;
         let mut value = Vec::new();
-        let loaded = (0..data.n).try_for_each(|at| -> Result<()> {
-            let i = if sorted { data.row_at(at) } else { data.shuffled(at) };
+        let loaded = data.load_order(sorted).try_for_each(|i| -> Result<()> {
             data.write_value(i, 1, &mut value);
             insert.execute((SqlKey(&data.key(i)), &value[..]))?;
             Ok(())

@@ -409,7 +409,9 @@ fn demands_foreign_key(select: &Select) -> bool {
                     _ => None,
                 };
                 let is_type = column.is_some_and(|name| name.value == "contype");
-                is_type && matches!(&**right, Expr::Value(v) if is_text(&v.value, "f"))
+                let is_foreign =
+                    |value: &Value| matches!(value, Value::SingleQuotedString(t) if t == "f");
+                is_type && matches!(&**right, Expr::Value(v) if is_foreign(&v.value))
             }
             _ => false,
         }
@@ -425,10 +427,6 @@ fn demands_foreign_key(select: &Select) -> bool {
         })
     };
     select.from.iter().any(reads_constraints) && select.selection.as_ref().is_some_and(demands)
-}
-
-fn is_text(value: &Value, text: &str) -> bool {
-    matches!(value, Value::SingleQuotedString(value) if value == text)
 }
 
 /// Returns true if the item of FROM has no rows, because it is or inner-joins an empty table.

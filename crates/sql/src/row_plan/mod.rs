@@ -97,11 +97,9 @@ impl RowPlan {
     }
     /// Returns the plan with values for the parameters.
     pub fn with_parameters(mut self, parameters: &[ScalarValue]) -> Result<RowPlan> {
-        if !parameters.is_empty() {
-            self.rows = self.rows.with_param_values(parameters.to_vec())?;
-            let returning = self.returning.map(|plan| plan.with_param_values(parameters.to_vec()));
-            self.returning = returning.transpose()?;
-        }
+        self.rows = bind_parameters(self.rows, parameters)?;
+        let returning = self.returning.map(|plan| bind_parameters(plan, parameters));
+        self.returning = returning.transpose()?;
         Ok(self)
     }
     /// Returns the types of the parameters, by their names.
@@ -141,6 +139,14 @@ impl RowPlan {
         state.config_mut().options_mut().execution.target_partitions = 1;
         let physical = state.create_physical_plan(&LogicalPlan::Projection(plan)).await?;
         Ok(execute_stream(physical, context.task_ctx())?.try_collect().await?)
+    }
+}
+
+/// Returns a plan with values for the parameters.
+pub fn bind_parameters(plan: LogicalPlan, parameters: &[ScalarValue]) -> Result<LogicalPlan> {
+    match parameters.is_empty() {
+        true => Ok(plan),
+        false => Ok(plan.with_param_values(parameters.to_vec())?),
     }
 }
 

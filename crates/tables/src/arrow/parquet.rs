@@ -141,7 +141,7 @@ impl<F: ChunkReader + 'static> ParquetRows<F> {
     pub fn row_count(&self) -> u64 {
         u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
-    /// Returns the number of rows that are decoded at a time: so many that they take about 16 MiB in
+    /// Returns the number of rows that are decoded at a time: those that take about 16 MiB in
     /// the row group with the largest rows, according to the metadata of the file. For values in
     /// dictionaries that is exact only if the file has size statistics.
     fn batch_rows(&self) -> usize {

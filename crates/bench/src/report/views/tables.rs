@@ -130,14 +130,12 @@ fn comparison(all: &RecordSet<'_>, title: String) -> Grid {
         }
         let ours = of.with_engine("perigee");
         let (cells, ratio) = peer_cells(goal, &ours, &of.with_engine(GOAL_PEER));
-        let reached = ratio.filter(|_| goal.times > 0.0).map(|ratio| match ratio >= goal.times {
-            true => "yes",
-            false => "NO",
-        });
+        let times = Some(goal.times).filter(|times| *times > 0.0);
+        let is_reached = ratio.zip(times).map(|(ratio, times)| ratio >= times);
         let mut row = vec![goal.operation.to_owned(), goal.cell(&ours)];
         row.extend(cells);
-        row.push(if goal.times > 0.0 { format!("{}", goal.times) } else { "-".to_owned() });
-        row.push(reached.unwrap_or("-").to_owned());
+        row.push(or_dash(times.map(|times| times.to_string())));
+        row.push(or_dash(is_reached.map(|yes| if yes { "yes" } else { "NO" }.to_owned())));
         if has_other {
             row.extend(peer_cells(goal, &ours, &of.with_engine(OTHER_PEER)).0);
         }
@@ -146,13 +144,17 @@ fn comparison(all: &RecordSet<'_>, title: String) -> Grid {
     grid
 }
 
+/// Returns the text of a cell; a dash if there is none.
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
 impl Goal {
     fn is_size(&self) -> bool {
         self.operation == ROW_SIZE
     }
     /// Formats the measure of an engine.
     fn cell(&self, set: &RecordSet<'_>) -> String {
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         if self.is_size() {
             let bytes = set.median(|r| r.db_bytes as f64 / r.ops.max(1) as f64);
             or_dash(bytes.map(|b| format!("{b:.1}")))
@@ -178,7 +180,6 @@ fn peer_cells(
     };
     let ratios = paired_ratios(ours, theirs, measure);
     let ratio = (!ratios.is_empty()).then(|| spread(ratios));
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let cpu = |set: &RecordSet<'_>| set.median(|r| r.cpu_us_per_op);
     let cells = [
         goal.cell(theirs),

@@ -5,6 +5,8 @@
 //! Prefixes that differ decide the comparison; where prefixes are equal, the caller compares whole
 //! keys. (Shorter keys are padded with zeros, so a smaller prefix belongs to a smaller key.)
 
+use std::ops::Range;
+
 /// Prefixes per node: a cache line.
 const FANOUT: usize = 8;
 
@@ -30,6 +32,15 @@ pub fn key_prefix(key: &[u8]) -> u64 {
             u64::from_be_bytes(first)
         }
     }
+}
+
+/// Returns the same for the key at `range` of a buffer with at least eight bytes from its start on;
+/// without a branch that depends on its length.
+#[inline]
+pub fn key_prefix_at(buf: &[u8], range: Range<usize>) -> u64 {
+    let eight = buf[range.start..range.start + 8].try_into().expect("a slice of eight bytes");
+    let bits = 8 * range.len().min(8) as u32;
+    u64::from_be_bytes(eight) & !u64::MAX.checked_shr(bits).unwrap_or(0)
 }
 
 impl KeyPrefixIndex {
@@ -91,6 +102,18 @@ mod tests {
         for _ in 0..20_000 {
             let (a, b) = (key(), key());
             assert!(key_prefix(&a) >= key_prefix(&b) || a < b, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn key_prefix_at_matches_key_prefix() {
+        let mut rng = TestRng::new(6);
+        let buf = rng.bytes(40);
+        for start in 0..=32 {
+            for end in start..=40 {
+                let prefix = key_prefix(&buf[start..end]);
+                assert_eq!(key_prefix_at(&buf, start..end), prefix, "{start}..{end}");
+            }
         }
     }
 

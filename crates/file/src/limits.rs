@@ -34,6 +34,8 @@ pub const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 pub const LARGE_BLOCK_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of entries that a scan decodes together; a block of the default size holds fewer.
 pub const WINDOW_ENTRIES_MAX: usize = 64;
+/// Number of entries that it decodes together first; it doubles each time.
+pub const WINDOW_ENTRIES_MIN: usize = 16;
 /// Up to this many fingerprints of a cached block are stored inline, more on the heap.
 pub const INLINE_FINGERPRINTS_MAX: usize = 64;
 /// Maximum number of versions of a key that a lookup by fingerprint scans before the regular search

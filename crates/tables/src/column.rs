@@ -28,6 +28,13 @@ pub trait ColumnValue: Sized {
     /// Reads a column of a row; `None` is NULL.
     #[doc(hidden)]
     fn read_stored(stored: Option<&[u8]>) -> Result<Self, Malformed>;
+    /// Replaces the value by that of a column of a row, and reuses its memory if it can.
+    #[doc(hidden)]
+    #[inline]
+    fn replace_by_stored(&mut self, stored: Option<&[u8]>) -> Result<(), Malformed> {
+        *self = Self::read_stored(stored)?;
+        Ok(())
+    }
     /// Appends the component of an index key.
     #[doc(hidden)]
     fn write_ordered(&self, order: Order, out: &mut Vec<u8>);
@@ -68,10 +75,18 @@ fn fixed<const N: usize>(stored: Option<&[u8]>) -> Result<[u8; N], Malformed> {
     bytes.try_into().map_err(|_| Malformed::Bytes("a column has the wrong size"))
 }
 
-/// Implements both traits: `$write` writes the value `$value`, `$read` converts `$stored`.
+/// Returns the value of a text column.
+#[inline]
+fn text(stored: Option<&[u8]>) -> Result<&str, Malformed> {
+    let text = std::str::from_utf8(not_null(stored)?);
+    text.map_err(|_| Malformed::Bytes("text is not UTF-8"))
+}
+
+/// Implements both traits: `$write` writes the value `$value`, `$read` converts `$stored`,
+/// `$replace` replaces `$old` by it.
 macro_rules! column_value {
     ($($type:ty: $variant:ident, ($value:ident, $writer:ident) $write:expr,
-       ($stored:ident) $read:expr;)+) => {$(
+       ($stored:ident) $read:expr $(, ($old:ident) $replace:expr)?;)+) => {$(
         impl ColumnValue for $type {
             const COLUMN_TYPE: ColumnType = ColumnType::$variant;
             #[inline]
@@ -83,6 +98,11 @@ macro_rules! column_value {
             fn read_stored($stored: Option<&[u8]>) -> Result<Self, Malformed> {
                 $read
             }
+            $(#[inline]
+            fn replace_by_stored(&mut self, $stored: Option<&[u8]>) -> Result<(), Malformed> {
+                let $old = self;
+                $replace
+            })?
             #[inline]
             fn write_ordered(&self, order: Order, out: &mut Vec<u8>) {
                 write_component(self, order, out);
@@ -124,11 +144,16 @@ column_value! {
     Timestamp: Timestamp, (v, w) w.fixed(v.as_micros().to_le_bytes()),
         (stored) Ok(Timestamp::from_micros(i64::from_le_bytes(fixed(stored)?)));
     Uuid: Uuid, (v, w) w.fixed(v.0), (stored) fixed(stored).map(Uuid);
-    String: Text, (v, w) w.variable(v.as_bytes()), (stored) {
-        let text = std::str::from_utf8(not_null(stored)?);
-        text.map(str::to_owned).map_err(|_| Malformed::Bytes("text is not UTF-8"))
-    };
-    Vec<u8>: Bytes, (v, w) w.variable(v), (stored) not_null(stored).map(<[u8]>::to_vec);
+    String: Text, (v, w) w.variable(v.as_bytes()), (stored) text(stored).map(str::to_owned),
+        (old) text(stored).map(|text| {
+            old.clear();
+            old.push_str(text);
+        });
+    Vec<u8>: Bytes, (v, w) w.variable(v), (stored) not_null(stored).map(<[u8]>::to_vec),
+        (old) not_null(stored).map(|bytes| {
+            old.clear();
+            old.extend_from_slice(bytes);
+        });
 }
 
 impl<T: ColumnValue + Ordered> ColumnValue for Option<T> {
@@ -144,6 +169,16 @@ impl<T: ColumnValue + Ordered> ColumnValue for Option<T> {
     #[inline]
     fn read_stored(stored: Option<&[u8]>) -> Result<Self, Malformed> {
         stored.map(|bytes| T::read_stored(Some(bytes))).transpose()
+    }
+    #[inline]
+    fn replace_by_stored(&mut self, stored: Option<&[u8]>) -> Result<(), Malformed> {
+        match (self, stored) {
+            (Some(value), Some(_)) => value.replace_by_stored(stored),
+            (old, _) => {
+                *old = Self::read_stored(stored)?;
+                Ok(())
+            }
+        }
     }
     fn write_ordered(&self, order: Order, out: &mut Vec<u8>) {
         write_nullable(self.as_ref(), order, out);

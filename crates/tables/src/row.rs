@@ -65,6 +65,14 @@ pub trait Row: Sized + 'static {
     /// Decodes a row.
     #[doc(hidden)]
     fn read(stored: &StoredRow<'_>) -> std::result::Result<Self, Malformed>;
+    /// Replaces the row by a stored one, and reuses the memory of its fields if it can. After an
+    /// error some fields may have been replaced.
+    #[doc(hidden)]
+    #[inline]
+    fn replace_by(&mut self, stored: &StoredRow<'_>) -> std::result::Result<(), Malformed> {
+        *self = Self::read(stored)?;
+        Ok(())
+    }
 }
 
 /// A row of any schema: the values of all columns, in the order of

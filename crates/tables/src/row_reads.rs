@@ -1,6 +1,6 @@
 //! [`RowSource`]: reads of rows of the newest state, a snapshot or a transaction.
 
-use crate::binding::Binding;
+use crate::binding::{Binding, StoredRow};
 use crate::error::{Error, Malformed, Result};
 use crate::key::{FullKey, KeyPrefix, read_values};
 use crate::limits::THREAD_BUFFER_BYTES_MAX;
@@ -90,7 +90,7 @@ pub fn write_row_key<K>(binding: &Binding, key: &impl FullKey<K>, out: &mut Vec<
     Err(Error::invalid(text).in_table(&binding.table))
 }
 
-/// Decodes a row; binds the schema again if the row has a newer layout.
+/// Decodes a row.
 #[inline]
 pub fn decode_row<R: Row>(
     state: &TableState,
@@ -98,12 +98,24 @@ pub fn decode_row<R: Row>(
     key: &[u8],
     row: &[u8],
 ) -> Result<R> {
-    let decode = |binding: &Binding| R::read(&binding.stored_row(&key[1..], row)?);
-    match decode(binding) {
-        Ok(row) => Ok(row),
+    with_stored_row(state, binding, key, row, R::read)
+}
+
+/// Calls `read` with a stored row; binds the schema again if the row has a newer layout.
+#[inline]
+fn with_stored_row<T>(
+    state: &TableState,
+    binding: &mut Arc<Binding>,
+    key: &[u8],
+    row: &[u8],
+    mut read: impl FnMut(&StoredRow<'_>) -> std::result::Result<T, Malformed>,
+) -> Result<T> {
+    let mut read = |binding: &Binding| read(&binding.stored_row(&key[1..], row)?);
+    match read(binding) {
+        Ok(read) => Ok(read),
         Err(Malformed::UnknownLayout) => {
             *binding = state.refresh()?;
-            decode(binding).map_err(|e| malformed_row(state, binding, key, e))
+            read(binding).map_err(|e| malformed_row(state, binding, key, e))
         }
         Err(e) => Err(malformed_row(state, binding, key, e)),
     }
@@ -342,22 +354,62 @@ impl<R: Row> RowIter<R> {
         }
         self
     }
-    fn read_next(&mut self) -> Result<Option<R>> {
+    /// Reads the next row into `row`; returns false at the end. The memory of the texts and byte
+    /// strings of `row` is used again, so a scan allocates nothing for them.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// # #[derive(Row, Default)]
+    /// # struct Moon {
+    /// #     #[key]
+    /// #     name: String,
+    /// #     km: u32,
+    /// # }
+    /// # let moons = db.table::<Moon>("moons")?;
+    /// # moons.put(&Moon { name: "Io".into(), km: 1821 })?;
+    /// # moons.put(&Moon { name: "Rhea".into(), km: 764 })?;
+    /// let mut moon = Moon::default();
+    /// let (mut scan, mut km) = (moons.scan()?, 0);
+    /// while scan.read_into(&mut moon)? {
+    ///     km += moon.km;
+    /// }
+    /// assert_eq!(km, 2585);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for the iterator, which ends with the error; `row` may then be a mixture of two rows.
+    #[inline]
+    pub fn read_into(&mut self, row: &mut R) -> Result<bool> {
+        let read = self.read_next(|stored| row.replace_by(stored));
+        self.end_unless(matches!(read, Ok(Some(()))));
+        read.map(|read| read.is_some())
+    }
+    #[inline]
+    fn read_next<T>(
+        &mut self,
+        read: impl FnMut(&StoredRow<'_>) -> std::result::Result<T, Malformed>,
+    ) -> Result<Option<T>> {
         let fails = |e| self.state.engine_error(e);
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
         let Some(cursor) = cursor.advance().map_err(fails)? else { return Ok(None) };
         let (key, row) = cursor.entry().map_err(fails)?;
-        decode_row(&self.state, &mut self.binding, key, row).map(Some)
+        with_stored_row(&self.state, &mut self.binding, key, row, read).map(Some)
+    }
+    #[inline]
+    fn end_unless(&mut self, goes_on: bool) {
+        if !goes_on {
+            self.cursor = None;
+        }
     }
 }
 
 impl<R: Row> Iterator for RowIter<R> {
     type Item = Result<R>;
     fn next(&mut self) -> Option<Result<R>> {
-        let item = self.read_next().transpose();
-        if !matches!(item, Some(Ok(_))) {
-            self.cursor = None;
-        }
+        let item = self.read_next(R::read).transpose();
+        self.end_unless(matches!(item, Some(Ok(_))));
         item
     }
 }

@@ -50,11 +50,8 @@ struct Everything {
     kind: Option<Vec<u8>>,
 }
 
-#[test]
-fn every_column_type_is_stored() {
-    let db = perigee::example_db().unwrap();
-    let table = db.table::<Everything>("everything").unwrap();
-    let row = Everything {
+fn everything() -> Everything {
+    Everything {
         id: Uuid([7; 16]),
         name: "a\0b".into(),
         a: true,
@@ -77,7 +74,14 @@ fn every_column_type_is_stored() {
         r: Some(String::new()),
         s: None,
         kind: Some(vec![]),
-    };
+    }
+}
+
+#[test]
+fn every_column_type_is_stored() {
+    let db = perigee::example_db().unwrap();
+    let table = db.table::<Everything>("everything").unwrap();
+    let row = everything();
     table.insert(&row).unwrap();
     assert_eq!(table.get((Uuid([7; 16]), "a\0b")).unwrap(), Some(row.clone()));
     let mut other = row.clone();
@@ -88,6 +92,62 @@ fn every_column_type_is_stored() {
     let dynamic = db.dyn_table("everything").unwrap();
     assert_eq!(dynamic.schema().columns().last().unwrap().name, "type");
     assert_eq!(dynamic.scan().unwrap().count(), 2);
+}
+
+/// Rows read one after the other into the same row are those of the iterator, whatever the row
+/// held before, in both directions.
+#[test]
+fn rows_are_read_into_an_existing_row() {
+    let db = perigee::example_db().unwrap();
+    let table = db.table::<Everything>("everything").unwrap();
+    let mut row = everything();
+    for n in 0..50u8 {
+        row.name = "n".repeat(usize::from(n * 7 % 20));
+        row.d = i32::from(n);
+        row.p = "p".repeat(usize::from(n * 13 % 30));
+        row.q = vec![n; usize::from(n * 11 % 40)];
+        row.r = (n % 3 > 0).then(|| "r".repeat(usize::from(n)));
+        row.s = (n % 2 > 0).then_some(n % 5 == 0);
+        row.kind = (n % 4 > 0).then(|| vec![n; usize::from(n)]);
+        row.o = (n % 5 > 0).then_some(Uuid([n; 16]));
+        table.put(&row).unwrap();
+    }
+    for reversed in [false, true] {
+        let scan = || {
+            let scan = table.scan().unwrap();
+            if reversed { scan.rev() } else { scan }
+        };
+        let (mut rows, mut read) = (scan(), Vec::new());
+        while rows.read_into(&mut row).unwrap() {
+            read.push(row.clone());
+        }
+        assert!(!rows.read_into(&mut row).unwrap() && rows.next().is_none());
+        let all: Vec<Everything> = scan().map(Result::unwrap).collect();
+        assert_eq!(read.len(), 20, "names of different lengths");
+        assert_eq!(read, all);
+    }
+    let (mut rows, mut values) = (db.dyn_table("everything").unwrap().scan().unwrap(), vec![]);
+    assert!(rows.read_into(&mut values).unwrap());
+    assert_eq!(values.len(), 22);
+    // The methods can be mixed, and no row is lost.
+    let mut rows = table.scan().unwrap();
+    assert!(rows.read_into(&mut row).unwrap());
+    assert_eq!(1 + rows.count(), 20);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_into_another_ends_the_scan() {
+    let db = perigee::example_db().unwrap();
+    let table = db.table::<Reading>("readings").unwrap();
+    (1..=3).for_each(|n| table.insert(&reading(n, 1)).unwrap());
+    let family = db.family("@table/readings").unwrap();
+    let key = family.keys().unwrap().nth(1).unwrap().unwrap();
+    family.put(&key, [0, 0]).unwrap();
+    let (mut rows, mut row) = (table.scan().unwrap(), reading(0, 0));
+    assert!(rows.read_into(&mut row).unwrap());
+    let error = rows.read_into(&mut row).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(!rows.read_into(&mut row).unwrap());
 }
 
 #[test]

@@ -56,7 +56,8 @@ pub fn row_impl(name: &Ident, fields: &[RowField]) -> TokenStream {
             let #local: #ty = <#ty as ::perigee_tables::KeyValue>::read_ordered(&mut key, #order)?;
         });
     }
-    let (mut write_column, mut write_component, mut read_field) = (vec![], vec![], vec![]);
+    let (mut write_column, mut write_component) = (vec![], vec![]);
+    let (mut read_field, mut replace_field) = (vec![], vec![]);
     for (i, field) in fields.iter().enumerate() {
         let (ident, ty) = (&field.ident, &field.column_type);
         write_component.push(quote_spanned! { ty.span() => #i => {
@@ -66,6 +67,7 @@ pub fn row_impl(name: &Ident, fields: &[RowField]) -> TokenStream {
         if field.key.is_some() {
             let local = format_ident!("key_{i}");
             read_field.push(quote!(#ident: #local));
+            replace_field.push(quote!(self.#ident = #local;));
             continue;
         }
         write_column.push(quote_spanned! { ty.span() =>
@@ -73,6 +75,9 @@ pub fn row_impl(name: &Ident, fields: &[RowField]) -> TokenStream {
         });
         read_field.push(quote_spanned! { ty.span() =>
             #ident: <#ty as ::perigee_tables::ColumnValue>::read_stored(fields[#i])?
+        });
+        replace_field.push(quote_spanned! { ty.span() =>
+            ::perigee_tables::ColumnValue::replace_by_stored(&mut self.#ident, fields[#i])?;
         });
     }
     quote! {
@@ -125,6 +130,20 @@ pub fn row_impl(name: &Ident, fields: &[RowField]) -> TokenStream {
                 #(#read_key)*
                 key.finish()?;
                 ::core::result::Result::Ok(Self { #(#read_field,)* })
+            }
+            #[inline]
+            fn replace_by(
+                &mut self,
+                stored: &::perigee_tables::derive_support::StoredRow<'_>,
+            ) -> ::core::result::Result<(), ::perigee_tables::derive_support::Malformed> {
+                let mut fields: [::core::option::Option<&[u8]>; #count] =
+                    [::core::option::Option::None; #count];
+                stored.split(&mut fields)?;
+                let mut key = stored.key();
+                #(#read_key)*
+                key.finish()?;
+                #(#replace_field)*
+                ::core::result::Result::Ok(())
             }
         }
     }

@@ -136,8 +136,11 @@ impl<K: RowKey> RowSession<K> for PerigeeSession<'_, K> {
         Ok(())
     }
     fn range(&mut self, from: K, limit: usize, see: &mut dyn FnMut(K, &[u8])) -> Result<()> {
-        for row in self.store.table.range(from..)?.take(limit) {
-            let row = row?;
+        let (mut rows, row) = (self.store.table.range(from..)?, &mut self.row);
+        for _ in 0..limit {
+            if !rows.read_into(row)? {
+                break;
+            }
             see(row.key(), row.value());
         }
         Ok(())

@@ -5,17 +5,21 @@
 //! for; the owner [clears](EntryWindow::clear) it when the block changes.
 
 use super::TableBlock;
-use crate::limits::WINDOW_ENTRIES_MAX;
+use crate::key_prefix::key_prefix_at;
+use crate::limits::{WINDOW_ENTRIES_MAX, WINDOW_ENTRIES_MIN};
 use perigee_base::{EntryKind, KeyComparator, KeyRef, SeqNo};
 use std::ops::Range;
 
 const _: () = assert!(WINDOW_ENTRIES_MAX == u64::BITS as usize, "each entry has a bit");
+const _: () = assert!(WINDOW_ENTRIES_MIN >= 2, "a window has the next entry, too");
 
 /// The decoded entries, by their index in the block.
 #[derive(Debug)]
 pub struct EntryWindow {
     start: usize,
     len: usize,
+    /// Number of entries to decode next: a scan may end after a few entries, so it grows.
+    next_len: usize,
     /// Value `start + i` lies between ends i and i + 1, as offsets in the block's buffer.
     value_ends: [u32; WINDOW_ENTRIES_MAX + 1],
     /// Key prefixes of the suffixes; see [`KeyRef::key_prefix`].
@@ -48,6 +52,7 @@ impl EntryWindow {
         EntryWindow {
             start: 0,
             len: 0,
+            next_len: WINDOW_ENTRIES_MIN,
             value_ends: [0; WINDOW_ENTRIES_MAX + 1],
             key_prefixes: [0; WINDOW_ENTRIES_MAX],
             visible_puts: 0,
@@ -58,6 +63,11 @@ impl EntryWindow {
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
+    }
+    /// Begins another scan: the next window is small.
+    #[inline]
+    pub fn restart(&mut self) {
+        self.next_len = WINDOW_ENTRIES_MIN;
     }
     /// Returns the position of an entry in the window, if it is decoded.
     #[inline]
@@ -91,7 +101,7 @@ impl EntryWindow {
             return 0;
         }
         if self.position_of(next).is_none() {
-            self.decode(block, comparator, window_range(block, next, forward), at);
+            self.decode(block, comparator, self.next_range(block, next, forward), at);
         }
         check_slow!(
             self.position_of(next).is_some(),
@@ -127,7 +137,7 @@ impl EntryWindow {
     ) {
         let next = if forward { block.len().min(entry + 2) - 1 } else { entry.saturating_sub(1) };
         if self.position_of(entry).is_none() || self.position_of(next).is_none() {
-            self.decode(block, comparator, window_range(block, entry, forward), at);
+            self.decode(block, comparator, self.next_range(block, entry, forward), at);
         }
     }
     /// Returns a view positioned at `entry`, if it is decoded.
@@ -141,6 +151,15 @@ impl EntryWindow {
             new_keys: self.new_keys,
             position,
         })
+    }
+
+    /// Returns the range of entries to decode for a scan that starts at `entry`.
+    fn next_range(&self, block: &TableBlock, entry: usize, forward: bool) -> Range<usize> {
+        if forward {
+            entry..block.len().min(entry + self.next_len)
+        } else {
+            (entry + 1).saturating_sub(self.next_len)..entry + 1
+        }
     }
 
     fn decode(
@@ -157,6 +176,7 @@ impl EntryWindow {
             block.len()
         );
         (self.start, self.len) = (range.start, range.len());
+        self.next_len = WINDOW_ENTRIES_MAX.min(self.next_len * 2);
         let (layout, raw) = (block.layout(), block.buffer());
         self.value_ends[0] = layout.value_range(raw, range.start).start as u32;
         layout.value_ends.for_each(raw, range.clone(), |i, end| {
@@ -180,37 +200,48 @@ impl EntryWindow {
 
     /// Loads the key prefixes; returns the bits of entries whose key differs from the previous one.
     fn load_key_prefixes(&mut self, block: &TableBlock, comparator: KeyComparator) -> u64 {
+        match comparator {
+            KeyComparator::Bytes => {
+                let prefix_of = |range| key_prefix_at(block.buffer(), range);
+                self.load_prefixes(block, comparator, prefix_of)
+            }
+            _ => self.load_prefixes(block, comparator, |range| {
+                KeyRef::from_key(block.bytes(range)).key_prefix(comparator, &[])
+            }),
+        }
+    }
+    #[inline]
+    fn load_prefixes(
+        &mut self,
+        block: &TableBlock,
+        comparator: KeyComparator,
+        prefix_of: impl Fn(Range<usize>) -> u64,
+    ) -> u64 {
         let mut start = block.suffix_range(self.start).start;
         let mut last = match self.start.checked_sub(1) {
-            Some(before) => block.suffix(before),
-            None => &[],
+            Some(before) => block.suffix_range(before),
+            None => start..start,
         };
-        let mut last_prefix = KeyRef::from_key(last).key_prefix(comparator, &[]);
+        let mut last_prefix = prefix_of(last.clone());
         let mut differ = 0;
         block.layout().key_ends.for_each(
             block.buffer(),
             self.start..self.start + self.len,
             |i, end| {
                 let end = block.layout().suffixes_start + end as usize;
-                let suffix = block.bytes(start..end);
-                let prefix = KeyRef::from_key(suffix).key_prefix(comparator, &[]);
-                let is_new =
-                    i > 0 && (prefix != last_prefix || !comparator.keys_equal(suffix, last));
+                let suffix = start..end;
+                let prefix = prefix_of(suffix.clone());
+                let differs = || {
+                    let (key, before) = (block.bytes(start..end), block.bytes(last.clone()));
+                    !comparator.keys_equal(key, before)
+                };
+                let is_new = i > 0 && (prefix != last_prefix || differs());
                 differ |= u64::from(is_new) << (i - self.start);
                 self.key_prefixes[i - self.start] = prefix;
                 (last, last_prefix, start) = (suffix, prefix, end);
             },
         );
         differ
-    }
-}
-
-/// Returns the range of entries to decode for a scan that starts at `entry`.
-fn window_range(block: &TableBlock, entry: usize, forward: bool) -> Range<usize> {
-    if forward {
-        entry..block.len().min(entry + WINDOW_ENTRIES_MAX)
-    } else {
-        (entry + 1).saturating_sub(WINDOW_ENTRIES_MAX)..entry + 1
     }
 }
 

@@ -4,7 +4,7 @@
 use super::column::SLACK_BYTES;
 use super::fingerprints::Fingerprints;
 use super::layout::BlockLayout;
-use crate::key_prefix::key_prefix;
+use crate::key_prefix::{key_prefix, key_prefix_at};
 use perigee_base::{
     EntryKind, Error, KeyComparator, KeyRef, PinnedSlice, Result, SeqNo, ValueRef, cmp_entry,
 };
@@ -278,8 +278,9 @@ impl TableBlock {
         // The first eight bytes, as integers, almost always decide; whole keys are compared only
         // where those are equal.
         let (wanted, end) = (key_prefix(rest), among.end);
-        let start = self.partition_point(among, |i| key_prefix(self.suffix(i)) < wanted);
-        let same = |i: usize| i < end && key_prefix(self.suffix(i)) == wanted;
+        let prefix_of = |i: usize| key_prefix_at(&self.buf, self.suffix_range(i));
+        let start = self.partition_point(among, |i| prefix_of(i) < wanted);
+        let same = |i: usize| i < end && prefix_of(i) == wanted;
         let end = match (same(start), same(start + 1)) {
             (false, _) => return start,
             (true, false) => start + 1,

@@ -106,6 +106,7 @@ impl KlogCursor {
     }
 
     fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.restart_window();
         if let Some(entry) = self.find_in_current_block(key, seq) {
             self.set_entry(entry);
             return Ok(());
@@ -126,6 +127,12 @@ impl KlogCursor {
         self.seek_block_start(i + 1)
     }
 
+    fn restart_window(&mut self) {
+        if let Some(window) = &mut self.window {
+            window.restart();
+        }
+    }
+
     /// Moves to the last entry before (key, seq) in entry order.
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         if self.reader.global_seq().is_some_and(|global| global > seq) {
@@ -138,6 +145,7 @@ impl KlogCursor {
     }
 
     fn seek_stored_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.restart_window();
         if let Some(entry) = self.find_in_current_block(key, seq) {
             self.set_entry(entry - 1);
             return Ok(());

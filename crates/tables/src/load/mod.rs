@@ -57,7 +57,8 @@ pub struct TableLoad<'a, R> {
     rejected: bool,
     last_key: Vec<u8>,
     hashes: KeyHashes,
-    buffer: Vec<u8>,
+    key_buffer: Vec<u8>,
+    row_buffer: Vec<u8>,
 }
 
 /// Hashes of the keys that must not occur twice.
@@ -85,9 +86,14 @@ impl KeyHashes {
     }
     /// Returns two rows with the same key.
     fn find_duplicate(&mut self) -> Option<DuplicateRows> {
-        self.seen.sort_unstable();
-        let pair = self.seen.windows(2).find(|pair| pair[0].hash == pair[1].hash)?;
-        Some(DuplicateRows { first: pair[0].row, second: pair[1].row })
+        // The first word tells nearly all keys apart.
+        self.seen.sort_unstable_by_key(|key| key.hash[0]);
+        let mut alike = self.seen.chunk_by_mut(|a, b| a.hash[0] == b.hash[0]);
+        alike.find_map(|keys| {
+            keys.sort_unstable();
+            let pair = keys.windows(2).find(|pair| pair[0].hash == pair[1].hash)?;
+            Some(DuplicateRows { first: pair[0].row, second: pair[1].row })
+        })
     }
 }
 
@@ -194,7 +200,8 @@ impl<R: Row> Table<R> {
             rejected: false,
             last_key: Vec::new(),
             hashes: KeyHashes::new(),
-            buffer: Vec::new(),
+            key_buffer: Vec::new(),
+            row_buffer: Vec::new(),
         })
     }
 }
@@ -278,12 +285,12 @@ impl<R: Row> TableLoad<'_, R> {
     fn push_row(&mut self, row: &R) -> Result<()> {
         let binding = Arc::clone(&self.binding);
         row.check(&binding).map_err(|e| e.in_table(self.table.name()))?;
-        let mut key = std::mem::take(&mut self.buffer);
+        let mut key = std::mem::take(&mut self.key_buffer);
         key.clear();
         key.push(ROWS);
         row.write_key(&binding, &mut key);
         let pushed = self.push_encoded(&binding, row, &key);
-        self.buffer = std::mem::replace(&mut self.last_key, key);
+        self.key_buffer = std::mem::replace(&mut self.last_key, key);
         pushed
     }
     fn push_encoded(&mut self, binding: &Binding, row: &R, key: &[u8]) -> Result<()> {
@@ -316,13 +323,15 @@ impl<R: Row> TableLoad<'_, R> {
             self.put(&entry.key, &entry.value)
                 .map_err(|e| self.error_for(e.in_index(&binding.indexes[entry.index].name), key))?;
         }
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.row_buffer);
+        bytes.clear();
         write_row(binding.current_layout(), WriteKind::Insert, &mut bytes, |field, writer| {
             row.write_column(field, writer)
         });
-        self.put(key, &bytes).map_err(|e| self.error_for(e, key))?;
-        self.rows += 1;
-        Ok(())
+        let put = self.put(key, &bytes).map_err(|e| self.error_for(e, key));
+        self.row_buffer = bytes;
+        self.rows += u64::from(put.is_ok());
+        put
     }
     fn check_ascending(&self, key: &[u8]) -> Result<()> {
         let error = match self.last_key[..].cmp(key) {

@@ -1,8 +1,9 @@
 //! What a scan of a table costs beside a scan of its column family: ranges of 10, 100 and 10,000
-//! rows of one million, with 16 bytes of value, in the block cache.
+//! rows of one million, with 16 bytes of value, in the block cache; loaded in key order, or written
+//! in random order.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-tables --example table_scans [ROUNDS]
+//! cargo run --profile perf -p perigee-tables --example table_scans [ROUNDS] [loaded|written]
 //! ```
 //!
 //! Prints nanoseconds of time for a row: the fastest of the rounds, because other work on the
@@ -46,13 +47,25 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let options = Options::new().durability(Durability::None).memory_budget(1 << 30);
     let db = perigee::Db::open(&directory, options)?;
     let items = db.table::<Item>("items")?;
-    items.load((0..ROWS).map(|id| Item { id, value: id.to_be_bytes().repeat(2) }))?;
+    let item = |id: u64| Item { id, value: id.to_be_bytes().repeat(2) };
+    if std::env::args().nth(2).is_some_and(|layout| layout == "written") {
+        for first in (0..ROWS).step_by(1000) {
+            items.write(|table| {
+                (first..first + 1000).try_for_each(|n| table.put(&item(n * 7_919 % ROWS)))
+            })?;
+        }
+        db.admin().flush()?;
+        db.admin().wait_idle()?;
+    } else {
+        items.load((0..ROWS).map(item))?;
+    }
     let family = db.family("@table/items")?;
     println!("{:<24} {:>6} {:>8}", "range", "rows", "ns/row");
     for len in [10, 100, 10_000] {
         measure("rows of the table", rounds, len, |from| {
             let rows = items.range(from..).expect("a range").take(len as usize);
-            assert_eq!(rows.map(|row| black_box(row.expect("a row")).id).count() as u64, len);
+            let ids = rows.map(|row| black_box(row.expect("a row")).id);
+            assert!(ids.eq(from..from + len));
         });
         let mut row = Item { id: 0, value: Vec::new() };
         measure("rows, read into one", rounds, len, |from| {

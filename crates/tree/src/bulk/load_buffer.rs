@@ -116,8 +116,8 @@ impl LoadBuffer {
     /// Returns the entries in the order of their keys, of equal keys the one added last.
     fn sorted_slots(&self) -> Vec<BufferedEntry> {
         let shared = self.shared_prefix_len();
-        // Eight bytes of each key as a number decide most comparisons without a look at the keys,
-        // which are all over the buffer.
+        // Eight bytes of each key as a number decide most comparisons without reading the keys, which
+        // are all over the buffer.
         let prefix_of =
             |slot| KeyRef::from_key(&self.key(slot)[shared..]).key_prefix(self.comparator, &[]);
         let slots = &self.entries_meta;

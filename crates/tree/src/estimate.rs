@@ -16,9 +16,9 @@ use perigee_file::KeySketch;
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
-/// Number of memtable entries sampled to estimate the share of new keys: one of eight, within these
-/// limits (standard error of the share: 4 % in large ranges, 12 % in small ones).
-const SAMPLE_ENTRIES: RangeInclusive<u64> = 16..=128;
+/// Number of memtable entries sampled to estimate the share of new keys: one of 16, within these
+/// limits (standard error of the share: 4 % in large ranges, 18 % in small ones).
+const SAMPLE_ENTRIES: RangeInclusive<u64> = 8..=128;
 /// Ranges of at most this many blocks are estimated with the share of distinct keys of the whole
 /// version, which is computed once; for larger ones the sketches of their tables are merged.
 const SMALL_RANGE_BLOCKS: u64 = 64;
@@ -233,7 +233,7 @@ fn sample_key_changes(
     if entries == 0 {
         return (0.0, 0.0);
     }
-    let limit = (entries / 8).clamp(*SAMPLE_ENTRIES.start(), *SAMPLE_ENTRIES.end());
+    let limit = (entries / 16).clamp(*SAMPLE_ENTRIES.start(), *SAMPLE_ENTRIES.end());
     let comparator = view.version.comparator;
     let mut cursor = memtable.cursor();
     match bound_key(&bounds.lower) {

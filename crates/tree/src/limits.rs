@@ -16,6 +16,8 @@ pub const READER_MERGE_MAX: usize = UNSORTED_ENTRIES_MAX as usize;
 /// Sorted runs of a memtable beyond which a reader merges long ones too: the background thread is
 /// late or does not exist.
 pub const READER_RUNS_MAX: usize = 32;
+/// Size of a cache line: bytes that are loaded from memory together.
+pub const CACHE_LINE_BYTES: usize = 64;
 /// Bytes of a long value that are prefetched; the rest is left to the hardware prefetcher.
 pub const PREFETCH_BYTES_MAX: usize = 512;
 /// Size of a memtable's first chunk: a database may have thousands of column families with one or

@@ -74,6 +74,14 @@ impl MemtableCursor {
         check_slow!(self.is_ordered_step(at, true), "a cursor moves in entry order", at);
         self.set_position(at);
     }
+    /// Moves to the next entry that is not certainly an older version of the current key; may
+    /// return such versions nevertheless.
+    pub fn next_key(&mut self) {
+        let at =
+            self.position.and_then(|(i, _)| self.memtable.step_key(&mut self.sorted_cursor, i));
+        check_slow!(self.is_ordered_step(at, true), "a cursor moves in entry order", at);
+        self.set_position(at);
+    }
     /// Moves to the previous entry.
     pub fn prev(&mut self) {
         let at =

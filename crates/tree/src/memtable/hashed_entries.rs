@@ -11,10 +11,10 @@ use super::arena::ArenaSlots;
 use super::entries::{Entries, MemtableEntry};
 use super::hash::HashIndex;
 use super::sorted_entries::{
-    EntryKeys, PrefixEncoding, SortItem, SortedEntries, shared_prefix_len,
+    EntryKeys, PrefixEncoding, SortItem, SortedEntries, are_versions, gallop, shared_prefix_len,
 };
 use super::sync::AtomicU32;
-use crate::limits::{PREFETCH_BYTES_MAX, UNSORTED_ENTRIES_MAX};
+use crate::limits::{CACHE_LINE_BYTES, PREFETCH_BYTES_MAX, UNSORTED_ENTRIES_MAX};
 use perigee_base::checksum::seeded_key_hash;
 use perigee_base::{EntryKind, Error, KeyComparator, OpIndex, Result, SeqNo, SharedBuffer};
 use perigee_file::log::BatchOp;
@@ -25,8 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Number of operations whose index slots are prefetched together, and of entries that a full scan
 /// prefetches.
 const PREFETCH_ENTRIES: usize = 32;
-/// Size of a cache line: bytes that are loaded from memory together.
-const CACHE_LINE_BYTES: usize = 64;
+/// The same for a scan of unknown length, and the number of forward steps before its first.
+const SHORT_PREFETCH_ENTRIES: usize = 8;
+const STEPS_BEFORE_PREFETCH: u32 = 4;
+const _: () = assert!(SHORT_PREFETCH_ENTRIES <= PREFETCH_ENTRIES);
 
 /// Batch buffers of a memtable, by slot.
 pub type BatchSlots = ArenaSlots<SharedBuffer>;
@@ -277,7 +279,7 @@ impl HashedEntries {
         let mut sorted = self.sorted_entries(batches);
         while let Some(pair) = sorted.runs_to_merge() {
             let keys = BatchKeys(&self.entries, batches);
-            let merged = pair.merge(self.comparator, &keys);
+            let merged = pair.merge(&keys);
             let _sort_guard = self.sort_lock.lock().unwrap_or_else(PoisonError::into_inner);
             let mut current = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
             if let Some(replaced) = current.replace_merged(&pair, merged) {
@@ -358,8 +360,20 @@ pub struct SortedEntriesCursor {
     /// The best item of the other runs in the direction of the last step.
     rival: Option<SortItem>,
     forward: bool,
-    /// For a full forward scan: for each run, the first item that was not prefetched yet.
-    prefetched: Option<Vec<usize>>,
+    /// Forward steps since the last seek, until prefetching begins.
+    steps: u32,
+    prefetch: Option<Prefetch>,
+}
+
+/// What a forward scan has prefetched.
+#[derive(Debug)]
+struct Prefetch {
+    /// Number of entries of a run that are prefetched together.
+    entries: usize,
+    /// True if older versions of a key are left out, because most readers skip them.
+    newest_only: bool,
+    /// For each run, the first item that was not prefetched yet.
+    next: Vec<usize>,
 }
 
 impl SortedEntriesCursor {
@@ -372,28 +386,58 @@ impl SortedEntriesCursor {
             current_run: 0,
             rival: None,
             forward: true,
-            prefetched: None,
+            steps: 0,
+            prefetch: None,
         }
     }
 
     /// Prefetches entries from now on, for a full forward scan.
     pub fn enable_prefetch(&mut self) {
-        self.prefetched = Some(vec![0; self.positions.len()]);
+        let next = vec![0; self.positions.len()];
+        self.prefetch = Some(Prefetch { entries: PREFETCH_ENTRIES, newest_only: false, next });
     }
 
-    /// Touches the next entries of a run, their keys and values: these loads run in parallel,
-    /// whereas stepping would wait for each in turn.
+    /// Touches the next entries of the current run, unless that was done: their records, keys and
+    /// values. These loads run in parallel, whereas stepping would wait for each in turn. A scan
+    /// that was not announced prefetches less, and only after some steps.
+    #[inline]
+    fn prefetch_ahead(&mut self, keys: &BatchKeys<'_>) {
+        match &self.prefetch {
+            Some(prefetch) => {
+                if self.positions[self.current_run] >= prefetch.next[self.current_run] {
+                    self.prefetch_run(self.current_run, keys);
+                }
+            }
+            None if self.steps < STEPS_BEFORE_PREFETCH => self.steps += 1,
+            None => {
+                let next = self.positions.clone();
+                let entries = SHORT_PREFETCH_ENTRIES;
+                self.prefetch = Some(Prefetch { entries, newest_only: true, next });
+                self.prefetch_run(self.current_run, keys);
+            }
+        }
+    }
     #[cold]
-    fn prefetch_run(&mut self, run: usize, table: &HashedEntries, batches: &BatchSlots) {
-        let (Some(fetched), items) = (&mut self.prefetched, &self.sorted.runs[run]) else { return };
-        let from = self.positions[run];
-        let items = &items[from..items.len().min(from + PREFETCH_ENTRIES)];
-        fetched[run] = from + items.len();
+    fn prefetch_run(&mut self, run: usize, BatchKeys(entries, batches): &BatchKeys<'_>) {
+        let Some(prefetch) = &mut self.prefetch else { return };
+        let (by, items, from) = (self.sorted.encoding, &self.sorted.runs[run], self.positions[run]);
         let mut nodes = [None; PREFETCH_ENTRIES];
-        nodes
-            .iter_mut()
-            .zip(items)
-            .for_each(|(n, i)| *n = Some(table.node(super::sorted_entries::item_entry(*i))));
+        let (mut at, mut last) = (from, None);
+        for node in &mut nodes[..prefetch.entries] {
+            if let (true, Some(last)) = (prefetch.newest_only, last) {
+                at += gallop(&items[at..], |item| are_versions(by, *item, last));
+            }
+            let Some(item) = items.get(at) else { break };
+            *node = Some(entries.node(super::sorted_entries::item_entry(*item)));
+            (at, last) = (at + 1, Some(*item));
+        }
+        check_slow!(
+            from <= at && at <= items.len(),
+            "entries ahead of the position are prefetched",
+            from,
+            at
+        );
+        prefetch.next[run] = at;
         let mut loaded = 0;
         for n in nodes.iter().flatten() {
             let Some(buffer) = batches.get(n.batch) else { continue };
@@ -418,6 +462,7 @@ impl SortedEntriesCursor {
         let keys = BatchKeys(&table.entries, batches);
         let bounds = self.sorted.lower_bounds(key, |e| table.entries.seq(e) <= seq, &keys);
         self.positions.iter_mut().zip(bounds).for_each(|(at, bound)| *at = bound);
+        (self.steps, self.prefetch) = (0, None);
         self.select_run(forward, &keys)
     }
     /// Moves to the first entry, or if not `forward` to the last one.
@@ -431,10 +476,11 @@ impl SortedEntriesCursor {
             .iter_mut()
             .zip(&self.sorted.runs)
             .for_each(|(at, r)| *at = if forward { 0 } else { r.len() });
-        if self.prefetched.is_some() && forward {
-            (0..self.positions.len()).for_each(|run| self.prefetch_run(run, table, batches));
+        let keys = BatchKeys(&table.entries, batches);
+        if forward {
+            (0..self.positions.len()).for_each(|run| self.prefetch_run(run, &keys));
         }
-        self.select_run(forward, &BatchKeys(&table.entries, batches))
+        self.select_run(forward, &keys)
     }
     /// Moves to the next entry, or, if not `forward`, to the previous one. The cursor must be on an
     /// entry.
@@ -446,22 +492,46 @@ impl SortedEntriesCursor {
     ) -> Option<u32> {
         // After a change of direction the current item is already on the other side of the
         // position.
+        let keys = BatchKeys(&table.entries, batches);
         if self.forward == forward {
             let at = &mut self.positions[self.current_run];
             *at = if forward { *at + 1 } else { *at - 1 };
-            let next = *at;
-            if self.prefetched.as_ref().is_some_and(|f| next >= f[self.current_run]) {
-                self.prefetch_run(self.current_run, table, batches);
+            if forward {
+                self.prefetch_ahead(&keys);
             }
             // Only the current run has moved: usually it has the next item as well.
-            let keys = BatchKeys(&table.entries, batches);
             if let Some(item) = self.candidate(self.current_run, forward)
                 && self.rival.is_none_or(|rival| self.comes_first(item, rival, &keys))
             {
                 return Some(super::sorted_entries::item_entry(item));
             }
         }
-        self.select_run(forward, &BatchKeys(&table.entries, batches))
+        self.select_run(forward, &keys)
+    }
+
+    /// Moves forward to the next entry that is not certainly a version of the current key. The
+    /// cursor must be on an entry.
+    pub fn step_key(&mut self, table: &HashedEntries, batches: &BatchSlots) -> Option<u32> {
+        let by = self.sorted.encoding;
+        let last = self.candidate(self.current_run, true).filter(|_| self.forward);
+        let Some(last) = last.filter(|item| are_versions(by, *item, *item)) else {
+            return self.step(true, table, batches);
+        };
+        let after_versions = |run: usize, from: usize| {
+            let items = &self.sorted.runs[run][from..];
+            from + gallop(items, |item| are_versions(by, *item, last))
+        };
+        let run = self.current_run;
+        self.positions[run] = after_versions(run, self.positions[run]) - 1;
+        if !self.rival.is_some_and(|rival| are_versions(by, rival, last)) {
+            return self.step(true, table, batches);
+        }
+        for run in 0..self.positions.len() {
+            self.positions[run] = after_versions(run, self.positions[run]);
+        }
+        let keys = BatchKeys(&table.entries, batches);
+        self.prefetch_ahead(&keys);
+        self.select_run(true, &keys)
     }
 
     #[inline]
@@ -473,13 +543,13 @@ impl SortedEntriesCursor {
     /// Returns true if a scan in the direction of the last step returns `a` before `b`.
     #[inline]
     fn comes_first(&self, a: SortItem, b: SortItem, keys: &impl EntryKeys) -> bool {
-        let comparator = self.sorted.encoding.comparator;
-        super::sorted_entries::cmp_items(comparator, keys, a, b).is_lt() == self.forward
+        let by = self.sorted.encoding;
+        super::sorted_entries::cmp_items(by, keys, a, b).is_lt() == self.forward
     }
 
     /// Returns the smallest item after the position, or, if not `forward`, the largest before it.
     /// Linear in the number of runs, which is small.
-    fn select_run(&mut self, forward: bool, keys: &impl EntryKeys) -> Option<u32> {
+    fn select_run(&mut self, forward: bool, keys: &BatchKeys<'_>) -> Option<u32> {
         self.forward = forward;
         let (mut best, mut rival): (Option<(usize, SortItem)>, Option<SortItem>) = (None, None);
         for run in 0..self.positions.len() {
@@ -493,6 +563,10 @@ impl SortedEntriesCursor {
         }
         let (run, item) = best?;
         (self.current_run, self.rival) = (run, rival);
+        let is_ahead = |prefetch: &Prefetch| self.positions[run] >= prefetch.next[run];
+        if forward && self.prefetch.as_ref().is_some_and(is_ahead) {
+            self.prefetch_run(run, keys);
+        }
         Some(super::sorted_entries::item_entry(item))
     }
 }

@@ -2,12 +2,14 @@
 //! needed.
 //!
 //! ```text
-//! item, 128 bits:   key prefix 96 | inverted entry number 32
+//! item, 128 bits:   key prefix 88 | end of the key 8 | inverted entry number 32
 //! ```
-//! The prefix is the twelve bytes of a key after the prefix common to all keys, encoded as a number
-//! that never decreases in key order ([`PrefixEncoding`]). Items with equal prefixes are compared
-//! by their full keys; among the versions of one key the newest comes first, which has the largest
-//! number. Items therefore sort in entry order, except for keys with equal prefixes.
+//! The prefix is the eleven bytes of a key after the prefix common to all keys, encoded as a number
+//! that never decreases in key order ([`PrefixEncoding`]). The end says how many of them belong to
+//! the key, and so makes the prefix of a short key the whole key: items of such keys are compared
+//! without reading them. Items with equal prefixes of longer keys are compared by their full keys.
+//! Among the versions of one key the newest comes first, which has the largest number. Items
+//! therefore sort in entry order, except for longer keys with equal prefixes.
 //!
 //! Invariant: the runs of a [`SortedEntries`] hold every entry below `entry_count` exactly once.
 
@@ -31,9 +33,15 @@ fn have_similar_length(before: &[SortItem], after: &[SortItem]) -> bool {
 }
 
 /// Number of bytes of a key in its prefix.
-const PREFIX_LEN: usize = 12;
+const PREFIX_LEN: usize = 11;
+/// End of a key of which the prefix contains `n` bytes and nothing else: `END_AFTER + n`.
+const END_AFTER: u8 = 1;
+/// End of a key that is longer than the prefix.
+const END_BEYOND: u8 = END_AFTER + PREFIX_LEN as u8 + 1;
+/// End of a key that is shorter than the integers of its comparator.
+const END_TOO_SHORT: u8 = 0;
 
-/// The prefix of a key as a number of 96 bits.
+/// The prefix of a key and its end, as a number of 96 bits.
 type KeyPrefix = u128;
 
 /// Access to the keys of entries by number.
@@ -64,33 +72,49 @@ impl PrefixEncoding {
         match self.comparator {
             KeyComparator::Reverse => bytes_at(key, self.common_len) ^ (KeyPrefix::MAX >> 32),
             KeyComparator::U64 | KeyComparator::I64 => {
-                let number = match <[u8; 8]>::try_from(key) {
-                    Ok(n) if self.comparator == KeyComparator::U64 => u64::from_le_bytes(n),
-                    Ok(n) => u64::from_le_bytes(n) ^ 1 << 63,
-                    Err(_) if key.len() < 8 => 0,
-                    Err(_) => u64::MAX,
+                let (number, end) = match <[u8; 8]>::try_from(key) {
+                    Ok(n) if self.comparator == KeyComparator::U64 => {
+                        (u64::from_le_bytes(n), END_AFTER + 8)
+                    }
+                    Ok(n) => (u64::from_le_bytes(n) ^ 1 << 63, END_AFTER + 8),
+                    Err(_) if key.len() < 8 => (0, END_TOO_SHORT),
+                    Err(_) => (u64::MAX, END_BEYOND),
                 };
-                KeyPrefix::from(number) << 32
+                KeyPrefix::from(number) << 32 | KeyPrefix::from(end)
             }
             _ => bytes_at(key, self.common_len),
         }
+    }
+    /// Returns true if all keys with this prefix are the same key.
+    #[inline]
+    fn is_whole_key(self, prefix: KeyPrefix) -> bool {
+        let end = prefix as u8;
+        let end = if self.comparator == KeyComparator::Reverse { !end } else { end };
+        (END_AFTER..END_BEYOND).contains(&end)
     }
     fn make_item(self, key: &[u8], entry: u32) -> SortItem {
         self.encode(key) << 32 | SortItem::from(!entry)
     }
 }
 
-/// Returns the bytes of the prefix that starts at `at` as a number; bytes beyond the end of the key
-/// are zero.
+/// Returns the bytes of the prefix that starts at `at`, and the end of the key, as a number; bytes
+/// beyond the end are zero.
 #[inline]
 fn bytes_at(key: &[u8], at: usize) -> KeyPrefix {
     let mut bytes = [0; size_of::<KeyPrefix>()];
-    let prefix = &mut bytes[size_of::<KeyPrefix>() - PREFIX_LEN..];
-    match key.get(at..at + PREFIX_LEN) {
-        Some(whole) => prefix.copy_from_slice(whole),
+    let (_, [prefix @ .., end]) = bytes.split_at_mut(size_of::<KeyPrefix>() - PREFIX_LEN - 1)
+    else {
+        return 0;
+    };
+    let rest = key.get(at..).unwrap_or_default();
+    match rest.first_chunk::<PREFIX_LEN>() {
+        Some(whole) => {
+            prefix.copy_from_slice(whole);
+            *end = if rest.len() > PREFIX_LEN { END_BEYOND } else { END_BEYOND - 1 };
+        }
         None => {
-            let rest = key.get(at..).unwrap_or_default();
             prefix[..rest.len()].copy_from_slice(rest);
+            *end = END_AFTER + rest.len() as u8;
         }
     }
     KeyPrefix::from_be_bytes(bytes)
@@ -106,16 +130,21 @@ fn item_prefix(item: SortItem) -> KeyPrefix {
     item >> 32
 }
 
+/// Returns true if two items have the same prefix, and it is the whole key: they are versions of
+/// one key. Otherwise they may be.
+#[inline]
+pub fn are_versions(by: PrefixEncoding, a: SortItem, b: SortItem) -> bool {
+    item_prefix(a) == item_prefix(b) && by.is_whole_key(item_prefix(a))
+}
+
 /// Compares two items in entry order.
 #[inline]
-pub fn cmp_items(
-    comparator: KeyComparator,
-    keys: &impl EntryKeys,
-    a: SortItem,
-    b: SortItem,
-) -> Ordering {
-    let by_key = || comparator.cmp(keys.key(item_entry(a)), keys.key(item_entry(b)));
-    item_prefix(a).cmp(&item_prefix(b)).then_with(by_key).then(item_entry(b).cmp(&item_entry(a)))
+pub fn cmp_items(by: PrefixEncoding, keys: &impl EntryKeys, a: SortItem, b: SortItem) -> Ordering {
+    if item_prefix(a) != item_prefix(b) || by.is_whole_key(item_prefix(a)) {
+        return a.cmp(&b);
+    }
+    let by_key = by.comparator.cmp(keys.key(item_entry(a)), keys.key(item_entry(b)));
+    by_key.then(a.cmp(&b))
 }
 
 /// Returns these entries in entry order.
@@ -155,13 +184,17 @@ fn sort_one_prefix(
     depth: usize,
     keys: &impl EntryKeys,
 ) {
+    if by.is_whole_key(item_prefix(items[0])) {
+        // Versions of a single key, which are in order already.
+        return;
+    }
     let by_comparison = items.len() <= COMPARE_SORT_MAX
         || depth == PREFIX_DEPTH_MAX
         || !PrefixEncoding::can_skip_common(by.comparator);
     let common = if by_comparison { 0 } else { common_prefix_len(items, keys) };
     // If less is common than the prefix covers, some key ends within the prefix.
     if by_comparison || common < by.common_len + PREFIX_LEN {
-        return items.sort_unstable_by(|a, b| cmp_items(by.comparator, keys, *a, *b));
+        return items.sort_unstable_by(|a, b| cmp_items(by, keys, *a, *b));
     }
     if items.iter().all(|i| keys.key(item_entry(*i)).len() == common) {
         // Versions of a single key, which are in order already.
@@ -191,14 +224,14 @@ pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
 fn merge_items(
     mut a: &[SortItem],
     mut b: &[SortItem],
-    comparator: KeyComparator,
+    by: PrefixEncoding,
     keys: &impl EntryKeys,
 ) -> Vec<SortItem> {
     let merged_len = a.len() + b.len();
     let mut out = Vec::with_capacity(merged_len);
     // Ascending keys: nothing to compare.
     if let (Some(last), Some(first)) = (a.last(), b.first())
-        && cmp_items(comparator, keys, *last, *first).is_lt()
+        && cmp_items(by, keys, *last, *first).is_lt()
     {
         out.extend_from_slice(a);
         a = &[];
@@ -207,11 +240,11 @@ fn merge_items(
     let b_is_short = a.len() / 8 > b.len();
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
         if b_is_short {
-            let before = gallop(a, |i| cmp_items(comparator, keys, *i, *y).is_lt());
+            let before = gallop(a, |i| cmp_items(by, keys, *i, *y).is_lt());
             out.extend_from_slice(&a[..before]);
             out.push(*y);
             (a, b) = (&a[before..], &b[1..]);
-        } else if cmp_items(comparator, keys, *x, *y).is_lt() {
+        } else if cmp_items(by, keys, *x, *y).is_lt() {
             out.push(*x);
             a = &a[1..];
         } else {
@@ -227,7 +260,7 @@ fn merge_items(
 
 /// Returns the number of leading items for which `test` holds, given that it holds for no later
 /// item. Fast if they are few.
-fn gallop(items: &[SortItem], test: impl Fn(&SortItem) -> bool) -> usize {
+pub fn gallop(items: &[SortItem], test: impl Fn(&SortItem) -> bool) -> usize {
     let mut step = 1;
     while step < items.len() && test(&items[step - 1]) {
         step *= 2;
@@ -242,12 +275,13 @@ pub struct RunsToMerge {
     /// Index of the first.
     at: usize,
     runs: [Arc<Vec<SortItem>>; 2],
+    by: PrefixEncoding,
 }
 
 impl RunsToMerge {
     /// Merges them.
-    pub fn merge(&self, comparator: KeyComparator, keys: &impl EntryKeys) -> Vec<SortItem> {
-        merge_items(&self.runs[0], &self.runs[1], comparator, keys)
+    pub fn merge(&self, keys: &impl EntryKeys) -> Vec<SortItem> {
+        merge_items(&self.runs[0], &self.runs[1], self.by, keys)
     }
 }
 
@@ -295,11 +329,11 @@ impl SortedEntries {
             if !have_similar_length(before, &last) || before.len() > merged_len_max {
                 break;
             }
-            last = merge_items(before, &last, by.comparator, keys);
+            last = merge_items(before, &last, by, keys);
             runs.pop();
         }
         check_slow!(
-            last.is_sorted_by(|a, b| cmp_items(by.comparator, keys, *a, *b).is_lt()),
+            last.is_sorted_by(|a, b| cmp_items(by, keys, *a, *b).is_lt()),
             "a run is in entry order",
             last.len()
         );
@@ -317,7 +351,8 @@ impl SortedEntries {
         let mut pairs = self.runs.windows(2).enumerate().rev();
         let to_merge = |pair: &[Arc<Vec<SortItem>>]| have_similar_length(&pair[0], &pair[1]);
         let (at, pair) = pairs.find(|(_, pair)| to_merge(pair))?;
-        Some(RunsToMerge { at, runs: [Arc::clone(&pair[0]), Arc::clone(&pair[1])] })
+        let runs = [Arc::clone(&pair[0]), Arc::clone(&pair[1])];
+        Some(RunsToMerge { at, runs, by: self.encoding })
     }
 
     /// Returns these runs with `merged` in place of the two runs it was made of, or `None` if these
@@ -343,7 +378,7 @@ impl SortedEntries {
     pub fn merge_all(&self, keys: &impl EntryKeys) -> SortedEntries {
         let mut runs = self.runs.clone();
         while let [.., a, b] = &runs[..] {
-            let merged = Arc::new(merge_items(a, b, self.encoding.comparator, keys));
+            let merged = Arc::new(merge_items(a, b, self.encoding, keys));
             runs.truncate(runs.len() - 2);
             runs.push(merged);
         }
@@ -360,7 +395,12 @@ impl SortedEntries {
     ) -> impl Iterator<Item = usize> + 'a {
         let comparator = self.encoding.comparator;
         let prefix = self.target_prefix(key, keys);
-        let before = move |i: &SortItem| match comparator.cmp(keys.key(item_entry(*i)), key) {
+        let is_whole_key = prefix.is_ok_and(|prefix| self.encoding.is_whole_key(prefix));
+        let cmp_key = move |i: &SortItem| match is_whole_key {
+            true => Ordering::Equal,
+            false => comparator.cmp(keys.key(item_entry(*i)), key),
+        };
+        let before = move |i: &SortItem| match cmp_key(i) {
             Ordering::Less => true,
             Ordering::Equal => !at_or_after(item_entry(*i)),
             Ordering::Greater => false,
@@ -482,27 +522,23 @@ mod tests {
                     );
                     if next_random(&mut x) % 8 == 0 {
                         while let Some(pair) = sorted.runs_to_merge() {
-                            let merged = pair.merge(comparator, &table);
+                            let merged = pair.merge(&table);
                             sorted = sorted.replace_merged(&pair, merged).unwrap();
-                            let again = pair.merge(comparator, &table);
+                            let again = pair.merge(&table);
                             assert!(sorted.replace_merged(&pair, again).is_none(), "merged once");
                         }
                         assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
                     }
                     assert!(sorted.runs.len() <= 2 * READER_RUNS_MAX);
+                    let by = sorted.encoding;
                     for r in &sorted.runs {
-                        assert!(
-                            r.windows(2).all(|w| cmp_items(comparator, &table, w[0], w[1]).is_lt())
-                        );
+                        assert!(r.is_sorted_by(|a, b| cmp_items(by, &table, *a, *b).is_lt()));
                     }
                 }
                 let one = sorted.merge_all(&table);
                 assert_eq!((one.runs.len(), one.runs[0].len()), (1, 3000));
-                assert!(
-                    one.runs[0]
-                        .windows(2)
-                        .all(|w| cmp_items(comparator, &table, w[0], w[1]).is_lt())
-                );
+                let by = one.encoding;
+                assert!(one.runs[0].is_sorted_by(|a, b| cmp_items(by, &table, *a, *b).is_lt()));
                 let mut all: Vec<u32> =
                     sorted.runs.iter().flat_map(|r| r.iter().map(|i| item_entry(*i))).collect();
                 all.sort_unstable();

@@ -85,6 +85,25 @@ fn check_cursor(c: &MemtableCursor, model: &MemtableModel, at: Option<usize>) {
     }
 }
 
+/// Checks a step of `next_key` from an entry, and returns the new position.
+fn check_next_key(
+    c: &MemtableCursor,
+    model: &MemtableModel,
+    from: usize,
+    skips_versions: bool,
+) -> usize {
+    let MemtableModel(comparator, entries) = model;
+    let is_version = |at: usize| comparator.keys_equal(&entries[at].0, &entries[from].0);
+    let to = if c.valid() { model.lower_bound(c.key(), c.seq().0) } else { entries.len() };
+    assert!(to > from && (from + 1..to).all(is_version), "{from} to {to}");
+    // The keys are short enough for the cursor to recognize all versions.
+    let by_bytes = matches!(comparator, KeyComparator::Bytes | KeyComparator::Reverse);
+    if skips_versions && by_bytes && to < entries.len() {
+        assert!(!is_version(to), "{from} to {to}");
+    }
+    to
+}
+
 fn check_all(t: &Arc<Memtable>, model: &MemtableModel, x: &mut u64) {
     let n = model.1.len();
     let mut c = t.cursor();
@@ -116,18 +135,27 @@ fn check_all(t: &Arc<Memtable>, model: &MemtableModel, x: &mut u64) {
             c.seek_before(&key, SeqNo(at));
             position = position.wrapping_sub(1);
         }
-        for _ in 0..6 {
+        let backward_in = [2, 8][(next_random(x) % 2) as usize];
+        let mut skips_versions = false; // only after a step forward
+        for _ in 0..20 {
             check_cursor(&c, model, Some(position));
             if position >= n {
                 break;
             }
-            let forward = next_random(x) % 2 == 0;
+            if next_random(x) % 4 == 0 {
+                c.next_key();
+                position = check_next_key(&c, model, position, skips_versions);
+                skips_versions = true;
+                continue;
+            }
+            let forward = next_random(x) % backward_in > 0;
             if forward {
                 c.next()
             } else {
                 c.prev()
             }
             position = if forward { position + 1 } else { position.wrapping_sub(1) };
+            skips_versions = forward;
         }
         let (other, other_at) = (random_key(x), next_random(x) % (n as u64 + 2));
         let (low, high) = (model.lower_bound(&key, at), model.lower_bound(&other, other_at));

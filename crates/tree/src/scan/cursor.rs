@@ -70,6 +70,11 @@ impl SourceCursor {
     pub fn next(&mut self) -> Result<()> {
         each!(self, c => { c.cursor.next(); Ok(()) }, c.next())
     }
+    /// Moves to the next entry; a memtable may skip versions of the current key.
+    #[inline]
+    pub fn next_key(&mut self) -> Result<()> {
+        each!(self, c => { c.cursor.next_key(); Ok(()) }, c.next())
+    }
     /// Moves to the previous entry.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {

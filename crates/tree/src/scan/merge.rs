@@ -208,7 +208,6 @@ impl MergeCursor {
         self.check_current();
     }
 
-    /// Steps source `i` out of its current block.
     /// Checks that the current source is the one whose entry comes next.
     fn check_current(&self) {
         check_slow!(
@@ -228,9 +227,14 @@ impl MergeCursor {
             self.second
         );
     }
-    fn step_to_next_block(&mut self, i: usize) -> Result<()> {
+    /// Steps source `i` out of its current block, or in a memtable.
+    fn step_to_next_block(&mut self, i: usize, skip_versions: bool) -> Result<()> {
         let source = &mut self.sources[i];
-        let result = if self.forward { source.next() } else { source.prev() };
+        let result = match self.forward {
+            true if skip_versions => source.next_key(),
+            true => source.next(),
+            false => source.prev(),
+        };
         if result.is_err() {
             self.current = None;
             return result;
@@ -348,13 +352,23 @@ impl MergeCursor {
     /// Moves to the next entry in the current direction.
     #[inline]
     pub fn step(&mut self) -> Result<()> {
+        self.step_source(false)
+    }
+    /// Does the same where the reader needs no older version of the current key: going forward,
+    /// they are skipped as far as that is cheap.
+    #[inline]
+    pub fn step_past_versions(&mut self) -> Result<()> {
+        self.step_source(true)
+    }
+    #[inline]
+    fn step_source(&mut self, skip_versions: bool) -> Result<()> {
         self.refresh_positions();
         let Some(i) = self.current else { return Ok(()) };
         let last_prefix = self.positions[i].meta.key_prefix;
         self.last_moved = i;
         match self.sources[i].step_in_block(self.forward, &self.shared_prefix) {
             Some(meta) => self.set_position(i, meta),
-            None => self.step_to_next_block(i)?,
+            None => self.step_to_next_block(i, skip_versions)?,
         }
         let valid = self.positions[i].valid;
         match self.second {

@@ -184,7 +184,7 @@ impl VisibleCursor {
             }
             return self.find_forward(true);
         }
-        self.merge.step()?;
+        self.merge.step_past_versions()?;
         self.find_forward(!self.merge.key_changed())?;
         self.count_visible_ahead();
         Ok(())
@@ -322,10 +322,12 @@ impl VisibleCursor {
             let seq = self.merge.seq();
             let visible = self.is_visible(seq);
             if !visible || (skip && self.merge.key().equals(self.comparator, &self.key)) {
-                if !visible {
+                if visible {
+                    self.merge.step_past_versions()?;
+                } else {
                     self.tombstone_run.pass_newer();
+                    self.merge.step()?;
                 }
-                self.merge.step()?;
                 skip &= !self.merge.key_changed();
                 continue;
             }

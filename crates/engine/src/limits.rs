@@ -70,6 +70,10 @@ pub const FILE_BUFFER_BYTES_MAX: u64 = 512 << 10;
 /// Most parallel merges: their outputs all coexist with their inputs until the last of them is
 /// done.
 pub const PARALLEL_MERGES_MAX: usize = 4;
+/// Most parts of the buffer of a bulk load that are written at the same time.
+pub const LOAD_PARTS_MAX: usize = 4;
+/// A part is at least as large as this fraction of a table.
+pub const LOAD_PARTS_PER_TABLE_MAX: u64 = 4;
 /// This many freed bytes are returned to the operating system even if the budget does not require
 /// it, but not more often than [`RELEASE_INTERVAL_US`].
 pub const RELEASE_BURST_BYTES: u64 = 64 << 20;

@@ -1,6 +1,7 @@
 //! All work other than reads and commits, [`Maintenance`]: background jobs, bulk loads, spilled
 //! transactions, verification, checkpoints and backups.
 
+mod parallel_tasks;
 pub mod jobs;
 pub mod load;
 pub mod prepared_spill;

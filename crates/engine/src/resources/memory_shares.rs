@@ -7,7 +7,8 @@
 //! if there is one, gets at most half of that.
 
 use crate::limits::{
-    FILE_BUFFER_BYTES_MAX, PARALLEL_MERGES_MAX, RELEASE_BURST_BYTES, RELEASE_INTERVAL_US,
+    FILE_BUFFER_BYTES_MAX, LOAD_PARTS_MAX, LOAD_PARTS_PER_TABLE_MAX, PARALLEL_MERGES_MAX,
+    RELEASE_BURST_BYTES, RELEASE_INTERVAL_US,
 };
 use perigee_base::limits::READ_AHEAD_BYTES_MAX;
 use perigee_base::{Bytes, Micros};
@@ -224,9 +225,23 @@ pub fn max_parallel_merges(
     table_bytes: u64,
     cores: usize,
 ) -> usize {
+    (cores / 2).min(affordable_writers(budget, table_bytes)).clamp(1, PARALLEL_MERGES_MAX)
+}
+
+/// Returns how many tables can be written at the same time with an eighth of the budget.
+fn affordable_writers(budget: u64, table_bytes: u64) -> usize {
     let each = table_bytes / 8 + 2 * file_buffer_bytes(MemoryLimit(budget)) as u64;
-    let affordable = usize::try_from(budget / 8 / each.max(1)).unwrap_or(usize::MAX);
-    (cores / 2).min(affordable).clamp(1, PARALLEL_MERGES_MAX)
+    usize::try_from(budget / 8 / each.max(1)).unwrap_or(usize::MAX)
+}
+
+/// Returns the number of parts in which `bytes` of a bulk load are written at the same time on a
+/// machine with `cores` cores, to tables of `table_bytes`: one for each core, because the caller
+/// waits for them, if there is memory for that and no table becomes small because of it.
+pub fn load_parts(limit: MemoryLimit, bytes: Bytes, table_bytes: u64, cores: usize) -> usize {
+    let part_bytes_min = (table_bytes / LOAD_PARTS_PER_TABLE_MAX).max(1);
+    let useful = usize::try_from(bytes.0 / part_bytes_min).unwrap_or(usize::MAX);
+    let MemoryLimit(budget) = limit;
+    useful.min(cores).min(affordable_writers(budget, table_bytes)).clamp(1, LOAD_PARTS_MAX)
 }
 
 /// Returns the bytes of entries that a bulk load may buffer if it requests `wanted`.

@@ -155,6 +155,13 @@ impl Resources {
     pub fn target_table_bytes(&self, wanted: u64) -> u64 {
         memory_shares::target_table_bytes(self.memory_limit(), wanted)
     }
+    /// Returns the number of parts in which `bytes` of a bulk load are written at the same time, to
+    /// tables of at most `wanted` bytes.
+    pub fn load_parts(&self, bytes: usize, wanted: u64) -> usize {
+        let table_bytes = self.target_table_bytes(wanted);
+        let cores = self.runtime.env.spawn.cores();
+        memory_shares::load_parts(self.memory_limit(), Bytes(bytes as u64), table_bytes, cores)
+    }
     /// Returns the number of parallel merges into tables of `table_bytes`.
     pub fn max_parallel_merges(&self, table_bytes: u64) -> usize {
         let cores = self.runtime.env.spawn.cores();

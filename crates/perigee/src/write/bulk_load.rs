@@ -50,8 +50,8 @@ impl std::fmt::Debug for BulkLoad {
 
 impl BulkLoad {
     /// Sets the size of the sort buffer in bytes (default 64 MiB; at most an eighth of the memory
-    /// budget). A full buffer is sorted and written as a run. A larger buffer means fewer runs to
-    /// merge if the input is not sorted.
+    /// budget). A full buffer is sorted and written as a run, by up to four threads. A larger
+    /// buffer means fewer runs to merge if the input is not sorted.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.inner.set_memory_bytes(bytes);
@@ -141,6 +141,30 @@ impl BulkLoad {
         if let Some(callback) = &mut self.callback {
             callback(progress);
         }
+    }
+
+    /// Sorts and writes what is still in memory, so that [`BulkLoad::finish`] has little left to
+    /// do. Nothing becomes visible, and no more entries can be added. Returns the number of
+    /// distinct keys: it is less than the number of entries added if a key was added twice.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// let mut load = family.bulk_load()?;
+    /// for (moon, tide) in [("full", "high"), ("new", "high"), ("full", "low")] {
+    ///     load.put(moon, tide)?;
+    /// }
+    /// assert_eq!((load.progress().entries, load.prepare()?), (3, 2));
+    /// assert!(!family.contains("full")?); // not before the end
+    /// load.finish()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the load has ended. After any other error, drop the load.
+    pub fn prepare(&mut self) -> Result<u64> {
+        self.inner.prepare()
     }
 
     /// Makes all entries visible atomically and durably. After `Ok` the load has ended.

@@ -3,9 +3,9 @@
 //! A load excludes writers: it holds the lock of loads, and sets a flag in the schema, so that
 //! every transaction that began before conflicts and every later one waits for the lock (see
 //! [`crate::table_state`]). So it can compare its keys with the existing rows before it makes its
-//! own visible. Keys that occur twice in the load are found by their hashes: 16 bytes of hash and 8
-//! bytes of row number in memory for each key. Two different keys have the same hash with a
-//! probability of n * n / 2^129 for n rows.
+//! own visible. A load with fewer distinct keys than entries has rows with the same key, which are
+//! found by hashes: 16 bytes of hash and 8 bytes of row number in memory for each key. Two
+//! different keys have the same hash with a probability of n * n / 2^129 for n rows.
 
 pub mod staged;
 
@@ -384,22 +384,31 @@ impl<R: Row> TableLoad<'_, R> {
     /// [`TableLoad::push`] has rejected a row.
     pub fn finish(mut self) -> Result<TableLoadReport> {
         self.check_no_rejected_row()?;
-        if let Some(rows) = self.hashes.find_duplicate() {
-            let DuplicateRows { first, second } = rows;
-            let text = format!(
-                "rows {first} and {second} of the load (counted from 0) have the same primary key, \
-                 or the same values in a unique index: leave one of them out"
-            );
-            let error = Error::new(ErrorKind::KeyExists, text).with_duplicate_rows(rows);
-            return Err(error.in_table(self.table.name()));
-        }
         let rows = self.rows;
         if rows == 0 {
             return Ok(TableLoadReport::default());
         }
+        let distinct = self.load.prepare().map_err(|e| self.table.state.engine_error(e))?;
+        if distinct < self.load.progress().entries {
+            return Err(self.duplicate_error());
+        }
         let report = self.load.finish().map_err(|e| self.table.state.engine_error(e))?;
         let perigee::load::LoadReport { entries, bytes, sequence, .. } = report;
         Ok(TableLoadReport { rows, entries, bytes, sequence })
+    }
+    /// Returns the error of a load with fewer distinct keys than entries.
+    fn duplicate_error(&mut self) -> Error {
+        let Some(rows) = self.hashes.find_duplicate() else {
+            let text = "a load has fewer keys than entries, but no two rows with the same key";
+            return perigee::Error::internal(text).into();
+        };
+        let DuplicateRows { first, second } = rows;
+        let text = format!(
+            "rows {first} and {second} of the load (counted from 0) have the same primary key, or \
+             the same values in a unique index: leave one of them out"
+        );
+        let error = Error::new(ErrorKind::KeyExists, text).with_duplicate_rows(rows);
+        error.in_table(self.table.name())
     }
 }
 

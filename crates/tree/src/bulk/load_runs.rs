@@ -5,7 +5,7 @@
 //! run wins, as in any merge. Run 0 has sequence number 0, which is what the final tables need:
 //! sorted input makes a single run, whose tables are final without a merge.
 
-use super::load_buffer::LoadBuffer;
+use super::load_buffer::{LoadBuffer, LoadPart};
 use crate::mvcc::SnapshotStripes;
 use crate::rewrite::{
     CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite, write_sorted,
@@ -26,6 +26,15 @@ struct LoadRun {
     tables: Vec<TableMeta>,
     /// Number of times that the entries were merged.
     generation: u32,
+}
+
+/// The run to which the entries of a buffer belong.
+#[derive(Clone, Copy, Debug)]
+pub struct ChosenRun {
+    /// Its number, which is the sequence number of its entries.
+    number: u64,
+    /// True if the entries follow those of the newest run.
+    appends: bool,
 }
 
 /// The runs written so far, oldest first.
@@ -58,35 +67,54 @@ impl LoadRunSet {
         self.runs.len()
     }
 
-    /// Writes the buffer as a new run, or appends it to the newest run if all its keys are greater.
-    /// Clears the buffer.
-    pub fn write_run(
-        &mut self,
-        buffer: &mut LoadBuffer,
-        context: RewriteContext<'_>,
-        created: &mut CreatedFiles,
-    ) -> Result<()> {
-        buffer.sort();
-        let Some(first) = buffer.first_key() else { return Ok(()) };
+    /// Decides to which run the entries of the buffer belong: to a new one, or to the newest if all
+    /// their keys are greater than those of that run.
+    pub fn choose_run(&self, buffer: &LoadBuffer) -> ChosenRun {
         let last = self.runs.last().filter(|r| r.generation == 0).and_then(|r| r.tables.last());
-        let appends = last.is_some_and(|t| self.comparator.cmp(&t.summary.last_key, first) == Less);
+        let appends = match (last, buffer.smallest_key()) {
+            (Some(t), Some(first)) => self.comparator.cmp(&t.summary.last_key, first) == Less,
+            _ => false,
+        };
         check!(!appends || self.next_seq > 0, "a run that is extended has a number", self.next_seq);
         let number = if appends { self.next_seq - 1 } else { self.next_seq };
-        let output = write_sorted(
-            buffer.entries(SeqNo(number)),
-            self.intermediate_context(number, context),
-            created,
-        )?;
-        buffer.clear();
-        self.vlogs.extend(output.vlogs);
+        ChosenRun { number, appends }
+    }
+
+    /// Sorts a part of the buffer and writes it to tables of the chosen run. Several parts may be
+    /// written at the same time.
+    pub fn write_part(
+        &self,
+        run: ChosenRun,
+        part: &mut LoadPart<'_>,
+        context: RewriteContext<'_>,
+        created: &mut CreatedFiles,
+    ) -> Result<RewriteOutput> {
+        part.sort();
+        let context = self.intermediate_context(run.number, context);
+        write_sorted(part.entries(SeqNo(run.number)), context, created)
+    }
+
+    /// Adds the written parts of the buffer, in key order, to the chosen run.
+    pub fn add_parts(&mut self, run: ChosenRun, parts: impl Iterator<Item = RewriteOutput>) {
+        let mut tables = Vec::new();
+        for output in parts {
+            self.vlogs.extend(output.vlogs);
+            tables.extend(output.tables);
+        }
         match self.runs.last_mut() {
-            Some(newest) if appends => newest.tables.extend(output.tables),
+            Some(newest) if run.appends => newest.tables.extend(tables),
             _ => {
-                self.runs.push(LoadRun { tables: output.tables, generation: 0 });
+                self.runs.push(LoadRun { tables, generation: 0 });
                 self.next_seq += 1;
             }
         }
-        Ok(())
+        check_slow!(
+            self.runs.last().is_none_or(|newest| newest.tables.is_sorted_by(|a, b| {
+                self.comparator.cmp(&a.summary.last_key, &b.summary.first_key) == Less
+            })),
+            "the tables of a run of a load ascend",
+            self.runs.last()
+        );
     }
 
     /// Returns the context for a run. Only run 0 can become final: the others need no filters, as

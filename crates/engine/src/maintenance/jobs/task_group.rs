@@ -6,12 +6,12 @@
 use crate::catalog::Catalog;
 use crate::catalog::family::FamilyState;
 use crate::limits::{FLUSH_GROUP_BYTES_MAX, FLUSH_MEMTABLES_MAX};
+use crate::maintenance::parallel_tasks::run_tasks;
 use crate::resources::Resources;
-use crate::runtime::Runtime;
 use perigee_base::Result;
 use perigee_tree::rewrite::{CreatedFiles, DeferredSync, RewriteOutput};
 use perigee_tree::{Memtable, VersionEdit};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// Number of tasks whose files are synced in parallel. The files stay open until then.
 const SYNC_BATCH_TASKS: usize = 64;
@@ -115,7 +115,7 @@ pub fn build_all<P: BuildTask + Send>(
 ) -> Result<()> {
     for slice in group.chunks_mut(SYNC_BATCH_TASKS) {
         let deferred = DeferredSync::default();
-        let built = run_parallel(&resources.runtime, slice, threads, |m| {
+        let built = run_tasks(&resources.runtime, slice, threads, |m| {
             let built_tables = make(m, &deferred)?;
             m.set_built(Some(built_tables));
             Ok(())
@@ -138,32 +138,6 @@ pub fn build_all<P: BuildTask + Send>(
         );
     }
     Ok(())
-}
-
-/// Runs `act` for every task on up to `threads` threads; starts no further task after an error.
-fn run_parallel<P: Send>(
-    runtime: &Runtime,
-    group: &mut [P],
-    threads: usize,
-    act: impl Fn(&mut P) -> Result<()> + Sync,
-) -> Result<()> {
-    let (threads, rest, failed) =
-        (threads.min(group.len()), Mutex::new(group.iter_mut()), OnceLock::new());
-    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
-    runtime.env.spawn.run_parallel(threads, &|| {
-        while failed.get().is_none() {
-            let Some(task) = next() else { return };
-            if let Err(e) = act(task) {
-                let _ = failed.set(e);
-            }
-        }
-    });
-    check!(
-        failed.get().is_some() || next().is_none(),
-        "every task of a group was run, unless one has failed",
-        threads
-    );
-    failed.into_inner().map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

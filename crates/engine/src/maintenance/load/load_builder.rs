@@ -6,11 +6,12 @@ use super::{LoadGuard, LoadPace};
 use crate::catalog::family::FamilyState;
 use crate::catalog::install::discard_outputs;
 use crate::maintenance::Maintenance;
+use crate::maintenance::parallel_tasks::run_tasks;
 use crate::resources::Resources;
-use perigee_base::{Error, Expiry, FileId, FileKind, Result, SeqNo, limits};
+use perigee_base::{Error, Expiry, FileKind, Result, SeqNo, limits};
 use perigee_file::filename;
-use perigee_tree::bulk::{LoadBuffer, LoadRunSet};
-use perigee_tree::rewrite::{CreatedFiles, RewriteContext};
+use perigee_tree::bulk::{LoadBuffer, LoadPart, LoadRunSet};
+use perigee_tree::rewrite::{CreatedFiles, RewriteContext, RewriteOutput};
 use perigee_tree::{TableMeta, Version, VlogMeta};
 use std::sync::Arc;
 
@@ -105,39 +106,70 @@ impl LoadBuilder {
         }
     }
 
-    /// Runs `work` on the runs with the context of a rewrite.
-    fn rewrite_runs(
+    /// Sorts the buffered entries and writes them to a run, on several threads if there are many.
+    fn write_chunk(&mut self) -> Result<()> {
+        let _working = LoadGuard::start(&self.maintenance)?;
+        self.family.check_not_dropped()?;
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let used_bytes = self.chunk.used_bytes();
+        self.maintenance.resources.check_free_space_for_load(used_bytes as u64)?;
+        let Maintenance { resources, catalog, runtime, .. } = &*self.maintenance;
+        let (family, runs) = (&self.family, &self.runs);
+        let threads = resources.load_parts(used_bytes, family.settings().target_file_bytes);
+        let run = runs.choose_run(&self.chunk);
+        let mut parts: Vec<PartTask<'_>> =
+            self.chunk.divide(threads).into_iter().map(PartTask::new).collect();
+        let sort_bytes: usize = parts.iter().map(|p| p.entries.allocated_bytes()).sum();
+        let chunk_bytes = self.chunk.allocated_bytes() as u64;
+        resources.charge(&mut self.held_bytes, chunk_bytes + sort_bytes as u64);
+        let empty = Version::empty(family.tree.comparator());
+        let written = run_tasks(runtime, &mut parts, threads, |part| {
+            let pace = LoadPace::new(resources);
+            let context = catalog.rewrite_context(family, &empty, &pace, SeqNo::ZERO);
+            let output = runs.write_part(run, &mut part.entries, context, &mut part.created)?;
+            part.output = Some(output);
+            Ok(())
+        });
+        let (mut created, mut outputs) = (CreatedFiles::default(), Vec::with_capacity(parts.len()));
+        for part in parts {
+            created.0.extend(part.created.0);
+            outputs.extend(part.output);
+        }
+        resources.charge(&mut self.held_bytes, chunk_bytes);
+        written.inspect_err(|_| discard_outputs(catalog, &created))?;
+        self.created.0.extend(created.0);
+        self.runs.add_parts(run, outputs.into_iter());
+        self.chunk.clear();
+        Ok(())
+    }
+
+    /// Merges runs by `merge`, on the caller's thread.
+    fn merge_runs(
         &mut self,
-        work: impl FnOnce(
-            &mut LoadRunSet,
-            &mut LoadBuffer,
-            RewriteContext<'_>,
-            &mut CreatedFiles,
-        ) -> Result<()>,
+        merge: impl FnOnce(&mut LoadRunSet, RewriteContext<'_>, &mut CreatedFiles) -> Result<()>,
     ) -> Result<()> {
         let _working = LoadGuard::start(&self.maintenance)?;
         self.family.check_not_dropped()?;
         let empty = Version::empty(self.family.tree.comparator());
         let pace = LoadPace::new(&self.maintenance.resources);
-        pace.check_free_space(self.chunk.used_bytes() as u64)?;
-        let setting =
+        let context =
             self.maintenance.catalog.rewrite_context(&self.family, &empty, &pace, SeqNo::ZERO);
-        work(&mut self.runs, &mut self.chunk, setting, &mut self.created)?;
-        let obsolete = self.runs.take_obsolete();
-        remove_files(&self.maintenance.resources, &obsolete);
-        self.created.0.retain(|id| !obsolete.contains(id));
+        merge(&mut self.runs, context, &mut self.created)?;
+        remove_obsolete(&self.maintenance.resources, &mut self.runs, &mut self.created);
         Ok(())
     }
 
     fn spill_chunk(&mut self) -> Result<()> {
-        self.rewrite_runs(|runs, chunk, setting, created| runs.write_run(chunk, setting, created))?;
+        self.write_chunk()?;
         check!(
             self.chunk.used_bytes() == 0,
             "the entries of a load are buffered or in a run",
             self.chunk.used_bytes()
         );
         while self.runs.needs_merge() {
-            self.rewrite_runs(|runs, _, setting, created| runs.merge_newest(setting, created))?;
+            self.merge_runs(|runs, context, created| runs.merge_newest(context, created))?;
         }
         Ok(())
     }
@@ -145,14 +177,10 @@ impl LoadBuilder {
     /// Sorts and merges the remaining entries; nothing becomes visible.
     pub fn build_tables(&mut self) -> Result<&LoadedTables> {
         if self.built.is_none() {
-            self.rewrite_runs(|runs, chunk, setting, created| {
-                runs.write_run(chunk, setting.clone(), created)?;
-                runs.merge_all(setting, created)
-            })?;
+            self.write_chunk()?;
+            self.merge_runs(|runs, context, created| runs.merge_all(context, created))?;
             let (tables, vlogs) = self.runs.take_outputs();
-            let obsolete = self.runs.take_obsolete();
-            remove_files(&self.maintenance.resources, &obsolete);
-            self.created.0.retain(|id| !obsolete.contains(id));
+            remove_obsolete(&self.maintenance.resources, &mut self.runs, &mut self.created);
             self.check_outputs(&tables, &vlogs);
             self.built = Some(LoadedTables {
                 family: Arc::clone(&self.family),
@@ -162,6 +190,14 @@ impl LoadBuilder {
             });
         }
         self.built.as_ref().ok_or_else(|| Error::internal("a load was built but is not ready"))
+    }
+
+    /// Builds the tables, and returns the number of distinct keys in them.
+    pub fn prepare(&mut self) -> Result<u64> {
+        if let Some(seq) = self.published_at {
+            return Err(finished_error(seq));
+        }
+        Ok(self.build_tables()?.tables.iter().map(|t| t.summary.entries).sum())
     }
 
     fn check_outputs(&self, tables: &[TableMeta], vlogs: &[VlogMeta]) {
@@ -186,6 +222,23 @@ impl LoadBuilder {
     }
 }
 
+/// A part of the buffer, with the files that were written from it.
+struct PartTask<'a> {
+    entries: LoadPart<'a>,
+    created: CreatedFiles,
+    output: Option<RewriteOutput>,
+}
+
+impl<'a> PartTask<'a> {
+    fn new(entries: LoadPart<'a>) -> PartTask<'a> {
+        PartTask { entries, created: CreatedFiles::default(), output: None }
+    }
+}
+
+fn finished_error(seq: SeqNo) -> Error {
+    Error::invalid(format!("the load is already finished, with sequence number {seq}"))
+}
+
 /// Publishes loads of different column families atomically and durably. Returns their sequence
 /// number. May be called again after `Busy`.
 pub fn finish_loads(
@@ -195,9 +248,7 @@ pub fn finish_loads(
     let mut all_tables: Vec<LoadedTables> = Vec::new();
     for load in loads.iter_mut() {
         if let Some(seq) = load.published_at {
-            return Err(Error::invalid(format!(
-                "the load is already finished, with sequence number {seq}"
-            )));
+            return Err(finished_error(seq));
         }
         if !Arc::ptr_eq(maintenance, &load.maintenance) {
             return Err(Error::invalid("a load belongs to another database"));
@@ -235,13 +286,15 @@ impl Drop for LoadBuilder {
     }
 }
 
-/// Removes files made obsolete by merges. A file that cannot be removed now is an orphan, removed
-/// at the next open.
-fn remove_files(resources: &Resources, obsolete: &[FileId]) {
-    for id in obsolete {
+/// Removes the files whose entries were merged into others. One that cannot be removed now is an
+/// orphan, removed at the next open.
+fn remove_obsolete(resources: &Resources, runs: &mut LoadRunSet, created: &mut CreatedFiles) {
+    let obsolete = runs.take_obsolete();
+    for id in &obsolete {
         resources.table_cache().evict(*id);
         for kind in [FileKind::Klog, FileKind::Vlog] {
             let _ = resources.runtime.dir.remove(&filename::file_name(*id, kind));
         }
     }
+    created.0.retain(|id| !obsolete.contains(id));
 }

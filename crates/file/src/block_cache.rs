@@ -169,6 +169,26 @@ impl FileBlocks {
         }
     }
 
+    /// Caches block `i`, which was not requested yet, unless that would evict another block. Returns
+    /// false if there is no room.
+    pub fn insert_if_room(&self, i: usize, block: impl FnOnce() -> TableBlock) -> bool {
+        if self.cache.full.load(Relaxed) || self.cache.capacity() == 0 {
+            return false;
+        }
+        let block = block();
+        let mut shard = self.cache.lock_shard_of(self.file, i);
+        let has_room = shard.used + block.memory_bytes() + RING_ENTRY_BYTES <= shard.budget;
+        if has_room {
+            shard.insert(&self.slots, i, Arc::new(block));
+        }
+        has_room
+    }
+    /// Returns the number of cached blocks of the file that were read since they were cached, or
+    /// since the cache last considered evicting them.
+    pub fn referenced_count(&self) -> usize {
+        self.slots.cached_blocks().filter(|i| self.slots.is_referenced(*i)).count()
+    }
+
     /// Evicts every block of the file.
     pub fn evict_all(&self) {
         for i in self.slots.cached_blocks() {
@@ -315,12 +335,16 @@ mod tests {
     use perigee_base::{EntryKind, KeyComparator, SeqNo};
 
     fn block(bytes: usize) -> Arc<TableBlock> {
+        Arc::new(block_of(bytes))
+    }
+
+    fn block_of(bytes: usize) -> TableBlock {
         let mut w = BlockWriter::new(KeyComparator::Bytes);
         let mut raw = Vec::new();
         w.add_raw(b"k", SeqNo(1), EntryKind::Put, &vec![0; bytes]);
         w.finish(&mut raw);
         raw.resize(raw.len() + TableBlock::SLACK, 0);
-        Arc::new(TableBlock::parse(raw).unwrap())
+        TableBlock::parse(raw).unwrap()
     }
 
     fn file(cache: &Arc<BlockCache>, id: u64) -> FileBlocks {
@@ -379,6 +403,23 @@ mod tests {
         (0..2000).for_each(|i| many.insert(i, block(3000)));
         drop((few, many));
         assert_eq!((cache.used_bytes(), cache.block_count()), (0, 0));
+    }
+
+    #[test]
+    fn insert_if_room_evicts_nothing() {
+        let cache = cache(100_000);
+        let (old, new) = (file(&cache, 1), file(&cache, 2));
+        (0..10).for_each(|i| old.insert(i, block(4000)));
+        let inserted = (0..100).filter(|i| new.insert_if_room(*i, || block_of(4000))).count();
+        assert!((5..20).contains(&inserted), "{inserted} blocks inserted");
+        let cached = |file: &FileBlocks| (0..100).filter(|i| file.contains(*i)).count();
+        assert_eq!((cached(&old), cached(&new)), (10, inserted));
+        assert_eq!(
+            (old.get(3).is_some(), old.referenced_count(), new.referenced_count()),
+            (true, 1, 0)
+        );
+        assert_eq!(cache.evictions(), 0);
+        assert!(!file(&self::cache(0), 3).insert_if_room(0, || block_of(10)), "nothing is cached");
     }
 
     #[test]

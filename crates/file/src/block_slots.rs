@@ -122,6 +122,11 @@ impl FileBlockSlots {
     pub fn is_cached(&self, i: usize) -> bool {
         self.existing_slot(i).is_some_and(BlockSlot::is_full)
     }
+    /// Returns true if block `i` is cached and its reference bit is set.
+    pub fn is_referenced(&self, i: usize) -> bool {
+        let is_referenced = |cached: &CachedBlock| cached.referenced.load(Relaxed);
+        self.existing_slot(i).and_then(|slot| slot.with_cached(is_referenced)).unwrap_or(false)
+    }
     /// Returns the ring index of block `i` if it is cached.
     pub fn ring_index(&self, i: usize) -> Option<u32> {
         self.existing_slot(i)?.with_cached(|cached| cached.ring_index)

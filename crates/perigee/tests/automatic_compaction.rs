@@ -4,7 +4,7 @@
 
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::{Env, Join, RealSpawn, Spawn};
-use perigee::{Compression, Db, FamilyOptions, Options};
+use perigee::{Compression, Db, Durability, FamilyOptions, Options, WriteBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -179,4 +179,42 @@ fn tombstones_skipped_by_scans_trigger_compaction() {
     // A scan may see the result of a compaction before the compaction is counted.
     db.admin().wait_idle().unwrap();
     assert!(counter(&db, "flushes") >= 1 && counter(&db, "dropped_tombstones") == 600);
+}
+
+/// The blocks of a table that readers had in memory are there after a compaction, too, unless they
+/// were not read or the cache has no room.
+#[test]
+fn compaction_keeps_cached_data_in_the_cache() {
+    for (reads, cache, kept) in
+        [(true, 8 << 20, true), (false, 8 << 20, false), (true, 1500 << 10, false)]
+    {
+        let disk = SimDisk::new(1);
+        let env = Env { fs: disk, ..Env::real() };
+        let options = Options::in_env(env).block_cache_bytes(cache).durability(Durability::None);
+        let db = Db::open("/db", options).unwrap();
+        let key = |i: u32| i.to_be_bytes();
+        // A megabyte that does not compress, in tables that overlap.
+        for part in 0..2 {
+            let mut batch = WriteBatch::new();
+            for i in (part..10_000u32).step_by(2) {
+                let value =
+                    (0..25).map(|n| (i + 1).wrapping_mul(0x9E37_79B1).rotate_left(n) ^ n << 7);
+                let value: Vec<u8> = value.flat_map(u32::to_le_bytes).collect();
+                batch.put(&db.default_family(), key(i), value).unwrap();
+            }
+            db.write(batch).unwrap();
+            db.admin().flush().unwrap();
+        }
+        let read_all = || {
+            let before = counter(&db, "cache_misses");
+            (0..10_000).for_each(|i| assert!(db.get(key(i)).unwrap().is_some(), "{i}"));
+            counter(&db, "cache_misses") - before
+        };
+        if reads {
+            assert!(read_all() > 100);
+        }
+        db.admin().compact().unwrap();
+        let misses = read_all();
+        assert_eq!(misses == 0, kept, "{misses} misses, reads {reads}, cache {cache}");
+    }
 }

@@ -96,6 +96,7 @@ impl RewriteBench {
             target_bytes: 8 << 20,
             cuts: Vec::new(),
             verify_outputs: self.verify,
+            fill_cache: false,
             table_cache: &self.tables,
             next_file_id: &self.ids,
             pacer: &NoPacing,

@@ -307,6 +307,7 @@ impl Family {
             target_bytes: self.target_bytes,
             cuts: Vec::new(),
             verify_outputs: self.seed % 16 == 0,
+            fill_cache: false,
             table_cache: &self.tables,
             next_file_id: &self.ids,
             pacer,

@@ -30,6 +30,7 @@ impl Catalog {
             target_bytes: self.resources.target_table_bytes(family.settings().target_file_bytes),
             cuts: Vec::new(),
             verify_outputs: self.runtime.settings.verify_outputs,
+            fill_cache: false,
             table_cache: self.resources.table_cache(),
             next_file_id: &self.next_file_id,
             pacer,

@@ -293,6 +293,7 @@ impl RepairBuilder {
             target_bytes: found.settings.target_file_bytes,
             cuts: Vec::new(),
             verify_outputs: true,
+            fill_cache: false,
             table_cache: &self.target_tables,
             next_file_id: &self.ids,
             pacer: &NoPacing,

@@ -587,6 +587,10 @@ impl KlogReader {
         Ok(block)
     }
 
+    /// Returns the number of its blocks in the cache that were read since they were cached.
+    pub fn referenced_block_count(&self) -> usize {
+        self.cache.referenced_count()
+    }
     /// Evicts its blocks from the cache. The reader stays usable.
     pub fn evict_blocks(&self) {
         self.cache.evict_all();

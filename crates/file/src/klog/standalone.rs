@@ -38,6 +38,6 @@ impl KlogReader {
     /// [`KlogReader::verify`] for a table whose whole-file checksum was not recorded: every part
     /// has its own checksum.
     pub fn verify_without_checksum(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        self.verify_with_checksum(None, &mut super::verify::pace_from_progress(progress))
+        self.verify_with_checksum(None, false, &mut super::verify::pace_from_progress(progress))
     }
 }

@@ -17,6 +17,12 @@ impl KlogReader {
         self.verify_paced(checksum, &mut pace_from_progress(progress))
     }
 
+    /// Verifies a table that was just written. With `fill_cache` its blocks are inserted into the
+    /// block cache, as long as it has room.
+    pub fn verify_output(&self, checksum: u64, fill_cache: bool) -> Result<()> {
+        self.verify_with_checksum(Some(checksum), fill_cache, &mut |_| Ok(()))
+    }
+
     /// Like [`KlogReader::verify`]; `pace` may sleep for rate limiting, and an error it returns
     /// ends the verification.
     pub fn verify_paced(
@@ -24,12 +30,13 @@ impl KlogReader {
         checksum: u64,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        self.verify_with_checksum(Some(checksum), pace)
+        self.verify_with_checksum(Some(checksum), false, pace)
     }
 
     pub(super) fn verify_with_checksum(
         &self,
         checksum: Option<u64>,
+        mut fill_cache: bool,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         let (metadata, footer, summary) = KlogMetadata::read(&self.input, self.database)?;
@@ -49,6 +56,10 @@ impl KlogReader {
                 read_ahead::decode_frame(self.input.id(), offset, bytes, metadata.comparator)
                     .and_then(|block| {
                         verifier.check_block(i, &block)?;
+                        fill_cache = fill_cache
+                            && self
+                                .cache
+                                .insert_if_room(i, || block.to_cached(metadata.comparator));
                         buffer_pool::recycle_block(block);
                         Ok(())
                     });

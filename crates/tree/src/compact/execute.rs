@@ -57,6 +57,7 @@ pub fn run_compaction(
         .iter()
         .flat_map(range_tombstones_of)
         .fold(RangeTombstones::default(), |all, r| all.merge(comparator, &r));
+    let is_read_from_memory = are_most_blocks_in_use(&inputs);
     let sources = inputs
         .into_iter()
         .map(|r| {
@@ -68,7 +69,12 @@ pub fn run_compaction(
     let source = MergeCursor::new(comparator, sources);
     let relocate_vlogs = plan.relocate_vlogs.clone();
     let target_bytes = plan.table_bytes.unwrap_or(context.target_bytes);
-    let context = RewriteContext { target_bytes, cuts: plan.cuts.clone(), ..context };
+    let context = RewriteContext {
+        target_bytes,
+        cuts: plan.cuts.clone(),
+        fill_cache: context.fill_cache || is_read_from_memory,
+        ..context
+    };
     // A manual compaction applies the current options to every entry, so no block is copied.
     let pass_through_blocks = plan.reason != CompactionReason::Manual;
     let input = RewriteInput {
@@ -123,6 +129,18 @@ fn is_closed(plan: &CompactionPlan, version: &Version, inputs: &[Arc<Run>]) -> b
         })
     })
 }
+
+/// Returns true if most blocks of the inputs are in the block cache and were read there: readers
+/// should find their entries in memory after the merge, too.
+fn are_most_blocks_in_use(inputs: &[Arc<Run>]) -> bool {
+    let (mut in_use, mut blocks) = (0, 0);
+    for table in inputs.iter().flat_map(|run| &run.tables) {
+        in_use += table.reader.referenced_block_count();
+        blocks += table.reader.block_count();
+    }
+    in_use * 2 > blocks
+}
+
 fn added_table(plan: &CompactionPlan, meta: crate::TableMeta) -> AddedTable {
     AddedTable { level: plan.target_level, run: RunId(0), meta }
 }

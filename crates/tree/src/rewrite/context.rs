@@ -32,6 +32,8 @@ pub struct RewriteContext<'a> {
     pub cuts: Vec<KeyBoundary>,
     /// True to verify outputs before they are installed.
     pub verify_outputs: bool,
+    /// True to insert blocks of verified outputs into the block cache, as long as it has room.
+    pub fill_cache: bool,
     /// Opens and creates files.
     pub table_cache: &'a TableCache,
     /// Source of file ids.
@@ -81,4 +83,6 @@ pub struct RewriteOutput {
     pub counts: RewriteCounts,
     /// Number of write calls for the files.
     pub write_calls: u64,
+    /// True if blocks of the tables are cached when they are verified.
+    pub fill_cache: bool,
 }

@@ -57,19 +57,21 @@ impl DeferredSync {
         }
         synced
     }
-    /// Syncs all files, then, if `verify`, reads the outputs back in full and verifies them.
+    /// Syncs all files, then, if `verify`, reads the outputs back in full and verifies them: tables,
+    /// value logs, and true if blocks of the tables are to be cached.
     ///
     /// # Errors
     /// If any file fails; all of the outputs are then unusable.
     pub fn finish<'a>(
         &self,
         table_cache: &TableCache,
-        outputs: impl Iterator<Item = (&'a [TableMeta], &'a [VlogMeta])>,
+        outputs: impl Iterator<Item = (&'a [TableMeta], &'a [VlogMeta], bool)>,
         verify: bool,
     ) -> Result<()> {
         self.sync_files(table_cache)?;
-        for (tables, vlogs) in outputs.filter(|_| verify) {
-            tables.iter().try_for_each(|t| output_verification::verify_table(table_cache, t))?;
+        for (tables, vlogs, fill_cache) in outputs.filter(|_| verify) {
+            let verify_table = |t| output_verification::verify_table(table_cache, t, fill_cache);
+            tables.iter().try_for_each(verify_table)?;
             vlogs.iter().try_for_each(|v| output_verification::verify_vlog(table_cache, v))?;
         }
         Ok(())

@@ -27,6 +27,8 @@ pub struct OutputWriter<'a> {
     next_file_id: &'a AtomicU64,
     options: KlogOptions,
     verify: bool,
+    /// Blocks of tables are cached when they are verified.
+    fill_cache: bool,
     created: &'a mut CreatedFiles,
     klog: Option<(FileId, KlogWriter)>,
     vlog: Option<(FileId, VlogWriter)>,
@@ -59,6 +61,7 @@ impl<'a> OutputWriter<'a> {
             next_file_id,
             options,
             verify,
+            fill_cache: false,
             created,
             klog: None,
             vlog: None,
@@ -77,6 +80,12 @@ impl<'a> OutputWriter<'a> {
     #[must_use]
     pub fn with_deferred_sync(self, deferred_sync: Option<&'a DeferredSync>) -> OutputWriter<'a> {
         OutputWriter { verify: self.verify && deferred_sync.is_none(), deferred_sync, ..self }
+    }
+
+    /// Caches blocks of tables when they are verified, if `fill_cache`.
+    #[must_use]
+    pub fn with_fill_cache(self, fill_cache: bool) -> OutputWriter<'a> {
+        OutputWriter { fill_cache, ..self }
     }
 
     fn defer_sync(&self, files: Option<Vec<Arc<dyn WritableFile>>>) -> Result<()> {
@@ -197,7 +206,7 @@ impl<'a> OutputWriter<'a> {
         self.defer_sync(to_sync)?;
         let table = TableMeta { id, summary: summary.into(), global_seq: None };
         if self.verify {
-            output_verification::verify_table(self.table_cache, &table)?;
+            output_verification::verify_table(self.table_cache, &table, self.fill_cache)?;
         }
         check!(
             self.tables.last().is_none_or(|before| before.id < id),

@@ -227,6 +227,7 @@ impl Fixture {
             target_bytes: 1 << 20,
             cuts: Vec::new(),
             verify_outputs: false,
+            fill_cache: false,
             table_cache: &self.table_cache,
             next_file_id: &self.ids,
             pacer: &NoPacing,

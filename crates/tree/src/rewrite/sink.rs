@@ -58,7 +58,7 @@ impl<'a> RewriteSink<'a> {
             version: job.version,
             separation: SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs },
             split: TableSplitter::new(job.options.comparator, job.target_bytes, job.cuts.clone()),
-            files: files.with_deferred_sync(job.deferred_sync),
+            files: files.with_deferred_sync(job.deferred_sync).with_fill_cache(job.fill_cache),
             zero_seqs,
             entries_written: 0,
         }

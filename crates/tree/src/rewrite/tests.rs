@@ -117,6 +117,7 @@ impl RewriteFixture {
             target_bytes: self.target_bytes,
             cuts: Vec::new(),
             verify_outputs: true,
+            fill_cache: false,
             table_cache: &self.tables,
             next_file_id: &self.ids,
             pacer: &NoPacing,

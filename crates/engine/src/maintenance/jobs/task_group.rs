@@ -121,7 +121,7 @@ pub fn build_all<P: BuildTask + Send>(
             Ok(())
         });
         let outputs = slice.iter().filter_map(|m| m.built()).map(|m| &m.output);
-        let files = outputs.map(|o| (&o.tables[..], &o.vlogs[..]));
+        let files = outputs.map(|o| (&o.tables[..], &o.vlogs[..], o.fill_cache));
         let synced = deferred.finish(
             resources.table_cache(),
             files,

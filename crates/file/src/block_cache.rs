@@ -23,6 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const RING_ENTRY_BYTES: u64 = size_of::<Option<ClockRingEntry>>() as u64;
 const _: () = assert!(RING_ENTRY_BYTES < CACHE_SHARD_BYTES_MIN, "a shard holds at least one block");
 
+/// Returns the bytes that a block takes in the cache, except for its slot.
+fn cached_bytes(block: &TableBlock) -> u64 {
+    block.memory_bytes() + RING_ENTRY_BYTES
+}
+
 /// Verified blocks within a byte budget.
 #[derive(Debug)]
 pub struct BlockCache {
@@ -177,7 +182,7 @@ impl FileBlocks {
         }
         let block = block();
         let mut shard = self.cache.lock_shard_of(self.file, i);
-        let has_room = shard.used + block.memory_bytes() + RING_ENTRY_BYTES <= shard.budget;
+        let has_room = shard.used + cached_bytes(&block) <= shard.budget;
         if has_room {
             shard.insert(&self.slots, i, Arc::new(block));
         }
@@ -221,7 +226,7 @@ impl CacheShard {
     }
 
     fn insert(&mut self, slots: &Arc<FileBlockSlots>, i: usize, block: Arc<TableBlock>) {
-        let bytes = block.memory_bytes() + RING_ENTRY_BYTES;
+        let bytes = cached_bytes(&block);
         let slot = slots.slot(i);
         if bytes > self.budget || slot.is_full() {
             return;

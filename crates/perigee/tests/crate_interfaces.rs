@@ -39,7 +39,7 @@ const GROUPED_NAMES_MAX: [(&str, usize); 4] =
 const MODULE_NAMES_MAX: [(&str, usize); 6] = [
     ("env/src/fs/mod.rs", 7),
     ("file/src/log/mod.rs", 27),
-    ("tree/src/bulk/mod.rs", 8),
+    ("tree/src/bulk/mod.rs", 7),
     ("tree/src/compact/mod.rs", 23),
     ("tree/src/read.rs", 27),
     ("tree/src/rewrite/mod.rs", 15),

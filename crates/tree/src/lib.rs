@@ -13,6 +13,7 @@
 #[macro_use(check, check_slow, seeded)]
 extern crate perigee_base;
 mod limits;
+mod touch;
 mod striped_arc;
 mod mvcc;
 mod memtable;

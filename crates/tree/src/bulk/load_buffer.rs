@@ -1,7 +1,8 @@
 //! In-memory buffer of a bulk load's entries, until there are enough of them for a run. It is then
 //! divided into key ranges, which several threads sort and write at the same time.
 
-use crate::limits::{CACHE_LINE_BYTES, PREFETCH_BYTES_MAX};
+use crate::rewrite::{CreatedFiles, RewriteOutput};
+use crate::touch::touch;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{
     EntryRef, Error, ErrorKind, Expiry, KeyComparator, KeyRef, Result, SeqNo, ValueRef,
@@ -125,7 +126,13 @@ impl LoadBuffer {
     /// Divides the entries into at most `count` key ranges of about the same size, in ascending
     /// order.
     pub fn divide(&self, count: usize) -> Vec<LoadPart<'_>> {
-        let part = |entries| LoadPart { buffer: self, entries, sorted: self.sorted };
+        let part = |entries| LoadPart {
+            buffer: self,
+            entries,
+            sorted: self.sorted,
+            created: CreatedFiles::default(),
+            output: None,
+        };
         if self.sorted {
             let entries_of_part = self.entries_meta.len().div_ceil(count.max(1)).max(1);
             let slices = self.entries_meta.chunks(entries_of_part);
@@ -195,13 +202,18 @@ impl LoadBuffer {
     }
 }
 
-/// A key range of a buffer, sorted and written independently of the others.
+/// A key range of a buffer, sorted and written independently of the others, and what was written
+/// from it.
 #[derive(Debug)]
 pub struct LoadPart<'a> {
     buffer: &'a LoadBuffer,
     entries: PartEntries<'a>,
     /// True if the entries are in key order, each key once.
     sorted: bool,
+    /// The files created so far, even if the write failed.
+    pub created: CreatedFiles,
+    /// The tables, once they are written.
+    pub output: Option<RewriteOutput>,
 }
 
 #[derive(Debug)]
@@ -272,9 +284,7 @@ impl LoadPartEntries<'_> {
         slots.iter_mut().zip(items).for_each(|(slot, (_, i))| *slot = Some(entries_meta[*i]));
         let mut loaded = 0;
         for slot in slots.iter().flatten() {
-            let stored = &bytes[slot.start..slot.end()];
-            let stored = &stored[..stored.len().min(PREFETCH_BYTES_MAX)];
-            stored.iter().step_by(CACHE_LINE_BYTES).chain(stored.last()).for_each(|b| loaded |= b);
+            loaded |= touch(&bytes[slot.start..slot.end()]);
         }
         std::hint::black_box(loaded);
     }

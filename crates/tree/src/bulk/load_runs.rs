@@ -87,14 +87,17 @@ impl LoadRunSet {
         run: ChosenRun,
         part: &mut LoadPart<'_>,
         context: RewriteContext<'_>,
-        created: &mut CreatedFiles,
-    ) -> Result<RewriteOutput> {
+    ) -> Result<()> {
         part.sort();
         let context = self.intermediate_context(run.number, context);
-        write_sorted(part.entries(SeqNo(run.number)), context, created)
+        let mut created = CreatedFiles::default();
+        let output = write_sorted(part.entries(SeqNo(run.number)), context, &mut created);
+        part.created = created;
+        part.output = Some(output?);
+        Ok(())
     }
 
-    /// Adds the written parts of the buffer, in key order, to the chosen run.
+    /// Adds what was written from the parts of the buffer, in key order, to the chosen run.
     pub fn add_parts(&mut self, run: ChosenRun, parts: impl Iterator<Item = RewriteOutput>) {
         let mut tables = Vec::new();
         for output in parts {

@@ -10,7 +10,7 @@ mod target_level;
 mod load_runs;
 mod spill_runs;
 
-pub use load_buffer::{LoadBuffer, LoadPart};
+pub use load_buffer::LoadBuffer;
 pub use load_runs::LoadRunSet;
 pub use spill_runs::{ObsoleteSpillFiles, SpillOutput, SpillRunSet, TxnSeqInfo};
 pub use target_level::target_level;

@@ -72,7 +72,7 @@ pub fn run_compaction(
     let context = RewriteContext {
         target_bytes,
         cuts: plan.cuts.clone(),
-        fill_cache: context.fill_cache || is_read_from_memory,
+        fill_cache: is_read_from_memory,
         ..context
     };
     // A manual compaction applies the current options to every entry, so no block is copied.

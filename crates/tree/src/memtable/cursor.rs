@@ -44,6 +44,12 @@ impl MemtableCursor {
     fn set_position(&mut self, at: Option<u32>) {
         self.position = at.map(|i| (i, self.memtable.node(i)));
     }
+    /// Moves to the entry to which a step leads.
+    #[inline]
+    fn step_to(&mut self, at: Option<u32>, forward: bool) {
+        check_slow!(self.is_ordered_step(at, forward), "a cursor moves in entry order", at);
+        self.set_position(at);
+    }
     /// Moves to the first entry at or after (key, seq) in entry order.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) {
         let at = self.memtable.seek(&mut self.sorted_cursor, key, seq, true);
@@ -71,23 +77,20 @@ impl MemtableCursor {
     pub fn next(&mut self) {
         let at =
             self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, true));
-        check_slow!(self.is_ordered_step(at, true), "a cursor moves in entry order", at);
-        self.set_position(at);
+        self.step_to(at, true);
     }
     /// Moves to the next entry that is not certainly an older version of the current key; may
     /// return such versions nevertheless.
     pub fn next_key(&mut self) {
         let at =
             self.position.and_then(|(i, _)| self.memtable.step_key(&mut self.sorted_cursor, i));
-        check_slow!(self.is_ordered_step(at, true), "a cursor moves in entry order", at);
-        self.set_position(at);
+        self.step_to(at, true);
     }
     /// Moves to the previous entry.
     pub fn prev(&mut self) {
         let at =
             self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, false));
-        check_slow!(self.is_ordered_step(at, false), "a cursor moves in entry order", at);
-        self.set_position(at);
+        self.step_to(at, false);
     }
     /// See [`Memtable::add_skipped_tombstones`].
     pub fn add_skipped_tombstones(&self, tombstones: u64) {

@@ -14,7 +14,8 @@ use super::sorted_entries::{
     EntryKeys, PrefixEncoding, SortItem, SortedEntries, are_versions, gallop, shared_prefix_len,
 };
 use super::sync::AtomicU32;
-use crate::limits::{CACHE_LINE_BYTES, PREFETCH_BYTES_MAX, UNSORTED_ENTRIES_MAX};
+use crate::limits::UNSORTED_ENTRIES_MAX;
+use crate::touch::touch;
 use perigee_base::checksum::seeded_key_hash;
 use perigee_base::{EntryKind, Error, KeyComparator, OpIndex, Result, SeqNo, SharedBuffer};
 use perigee_file::log::BatchOp;
@@ -25,9 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Number of operations whose index slots are prefetched together, and of entries that a full scan
 /// prefetches.
 const PREFETCH_ENTRIES: usize = 32;
-/// The same for a scan of unknown length, and the number of forward steps before its first.
+/// The same for a scan of unknown length, and the number of entries that it reads before.
 const SHORT_PREFETCH_ENTRIES: usize = 8;
-const STEPS_BEFORE_PREFETCH: u32 = 4;
+const ENTRIES_BEFORE_PREFETCH: u32 = 5;
 const _: () = assert!(SHORT_PREFETCH_ENTRIES <= PREFETCH_ENTRIES);
 
 /// Batch buffers of a memtable, by slot.
@@ -360,18 +361,17 @@ pub struct SortedEntriesCursor {
     /// The best item of the other runs in the direction of the last step.
     rival: Option<SortItem>,
     forward: bool,
-    /// Forward steps since the last seek, until prefetching begins.
-    steps: u32,
+    /// Entries that a forward scan has read, until prefetching begins.
+    scanned: u32,
     prefetch: Option<Prefetch>,
 }
 
 /// What a forward scan has prefetched.
 #[derive(Debug)]
 struct Prefetch {
-    /// Number of entries of a run that are prefetched together.
-    entries: usize,
-    /// True if older versions of a key are left out, because most readers skip them.
-    newest_only: bool,
+    /// True for a scan of all entries. Others prefetch fewer together, and no older versions of a
+    /// key, because most readers skip them.
+    all_entries: bool,
     /// For each run, the first item that was not prefetched yet.
     next: Vec<usize>,
 }
@@ -386,7 +386,7 @@ impl SortedEntriesCursor {
             current_run: 0,
             rival: None,
             forward: true,
-            steps: 0,
+            scanned: 0,
             prefetch: None,
         }
     }
@@ -394,37 +394,44 @@ impl SortedEntriesCursor {
     /// Prefetches entries from now on, for a full forward scan.
     pub fn enable_prefetch(&mut self) {
         let next = vec![0; self.positions.len()];
-        self.prefetch = Some(Prefetch { entries: PREFETCH_ENTRIES, newest_only: false, next });
+        self.prefetch = Some(Prefetch { all_entries: true, next });
+    }
+    /// Forgets what was prefetched, at the start of a scan.
+    fn reset_prefetch(&mut self) {
+        self.scanned = 0;
+        match &mut self.prefetch {
+            Some(prefetch) if prefetch.all_entries => prefetch.next.fill(0),
+            short => *short = None,
+        }
     }
 
-    /// Touches the next entries of the current run, unless that was done: their records, keys and
+    /// Touches entries from the current one on, unless that was done: their records, keys and
     /// values. These loads run in parallel, whereas stepping would wait for each in turn. A scan
-    /// that was not announced prefetches less, and only after some steps.
+    /// that was not announced prefetches less, and only after some entries.
     #[inline]
     fn prefetch_ahead(&mut self, keys: &BatchKeys<'_>) {
+        let run = self.current_run;
         match &self.prefetch {
-            Some(prefetch) => {
-                if self.positions[self.current_run] >= prefetch.next[self.current_run] {
-                    self.prefetch_run(self.current_run, keys);
-                }
-            }
-            None if self.steps < STEPS_BEFORE_PREFETCH => self.steps += 1,
+            Some(prefetch) if self.positions[run] < prefetch.next[run] => {}
+            Some(_) => self.prefetch_run(keys),
+            None if self.scanned < ENTRIES_BEFORE_PREFETCH => self.scanned += 1,
             None => {
                 let next = self.positions.clone();
-                let entries = SHORT_PREFETCH_ENTRIES;
-                self.prefetch = Some(Prefetch { entries, newest_only: true, next });
-                self.prefetch_run(self.current_run, keys);
+                self.prefetch = Some(Prefetch { all_entries: false, next });
+                self.prefetch_run(keys);
             }
         }
     }
     #[cold]
-    fn prefetch_run(&mut self, run: usize, BatchKeys(entries, batches): &BatchKeys<'_>) {
-        let Some(prefetch) = &mut self.prefetch else { return };
+    fn prefetch_run(&mut self, BatchKeys(entries, batches): &BatchKeys<'_>) {
+        let Some(Prefetch { all_entries, next }) = &mut self.prefetch else { return };
+        let run = self.current_run;
         let (by, items, from) = (self.sorted.encoding, &self.sorted.runs[run], self.positions[run]);
         let mut nodes = [None; PREFETCH_ENTRIES];
+        let count = if *all_entries { PREFETCH_ENTRIES } else { SHORT_PREFETCH_ENTRIES };
         let (mut at, mut last) = (from, None);
-        for node in &mut nodes[..prefetch.entries] {
-            if let (true, Some(last)) = (prefetch.newest_only, last) {
+        for node in &mut nodes[..count] {
+            if let (false, Some(last)) = (*all_entries, last) {
                 at += gallop(&items[at..], |item| are_versions(by, *item, last));
             }
             let Some(item) = items.get(at) else { break };
@@ -437,14 +444,12 @@ impl SortedEntriesCursor {
             from,
             at
         );
-        prefetch.next[run] = at;
+        next[run] = at;
         let mut loaded = 0;
         for n in nodes.iter().flatten() {
             let Some(buffer) = batches.get(n.batch) else { continue };
-            let (start, end) = (n.key.0 as usize, n.value.0 as usize + n.value.1 as usize);
-            let end = end.min(start + PREFETCH_BYTES_MAX);
-            (start..end).step_by(CACHE_LINE_BYTES).for_each(|at| loaded |= buffer[at]);
-            loaded |= end.checked_sub(1).map_or(0, |last| buffer[last]);
+            let end = n.value.0 as usize + n.value.1 as usize;
+            loaded |= touch(&buffer[n.key.0 as usize..end]);
         }
         std::hint::black_box(loaded);
     }
@@ -462,7 +467,7 @@ impl SortedEntriesCursor {
         let keys = BatchKeys(&table.entries, batches);
         let bounds = self.sorted.lower_bounds(key, |e| table.entries.seq(e) <= seq, &keys);
         self.positions.iter_mut().zip(bounds).for_each(|(at, bound)| *at = bound);
-        (self.steps, self.prefetch) = (0, None);
+        self.reset_prefetch();
         self.select_run(forward, &keys)
     }
     /// Moves to the first entry, or if not `forward` to the last one.
@@ -476,11 +481,8 @@ impl SortedEntriesCursor {
             .iter_mut()
             .zip(&self.sorted.runs)
             .for_each(|(at, r)| *at = if forward { 0 } else { r.len() });
-        let keys = BatchKeys(&table.entries, batches);
-        if forward {
-            (0..self.positions.len()).for_each(|run| self.prefetch_run(run, &keys));
-        }
-        self.select_run(forward, &keys)
+        self.reset_prefetch();
+        self.select_run(forward, &BatchKeys(&table.entries, batches))
     }
     /// Moves to the next entry, or, if not `forward`, to the previous one. The cursor must be on an
     /// entry.
@@ -496,13 +498,13 @@ impl SortedEntriesCursor {
         if self.forward == forward {
             let at = &mut self.positions[self.current_run];
             *at = if forward { *at + 1 } else { *at - 1 };
-            if forward {
-                self.prefetch_ahead(&keys);
-            }
             // Only the current run has moved: usually it has the next item as well.
             if let Some(item) = self.candidate(self.current_run, forward)
                 && self.rival.is_none_or(|rival| self.comes_first(item, rival, &keys))
             {
+                if forward {
+                    self.prefetch_ahead(&keys);
+                }
                 return Some(super::sorted_entries::item_entry(item));
             }
         }
@@ -529,9 +531,7 @@ impl SortedEntriesCursor {
         for run in 0..self.positions.len() {
             self.positions[run] = after_versions(run, self.positions[run]);
         }
-        let keys = BatchKeys(&table.entries, batches);
-        self.prefetch_ahead(&keys);
-        self.select_run(true, &keys)
+        self.select_run(true, &BatchKeys(&table.entries, batches))
     }
 
     #[inline]
@@ -563,9 +563,8 @@ impl SortedEntriesCursor {
         }
         let (run, item) = best?;
         (self.current_run, self.rival) = (run, rival);
-        let is_ahead = |prefetch: &Prefetch| self.positions[run] >= prefetch.next[run];
-        if forward && self.prefetch.as_ref().is_some_and(is_ahead) {
-            self.prefetch_run(run, keys);
+        if forward {
+            self.prefetch_ahead(keys);
         }
         Some(super::sorted_entries::item_entry(item))
     }

@@ -617,10 +617,9 @@ impl Memtable {
     }
     /// Steps forward past versions of the key of entry `from`, as far as that is cheap.
     fn step_key(&self, sorted_cursor: &mut Option<SortedEntriesCursor>, from: u32) -> Option<u32> {
-        let MemtableContents { batches, index } = self.existing_contents();
-        match index {
-            MemtableIndex::Hash(t) => sorted_cursor.as_mut()?.step_key(t, batches),
-            MemtableIndex::SkipList(list) => list.next(from),
+        match self.hashed_entries() {
+            Some((table, batches)) => sorted_cursor.as_mut()?.step_key(table, batches),
+            None => self.step(sorted_cursor, from, true),
         }
     }
 }

@@ -102,21 +102,14 @@ impl PrefixEncoding {
 #[inline]
 fn bytes_at(key: &[u8], at: usize) -> KeyPrefix {
     let mut bytes = [0; size_of::<KeyPrefix>()];
-    let (_, [prefix @ .., end]) = bytes.split_at_mut(size_of::<KeyPrefix>() - PREFIX_LEN - 1)
-    else {
-        return 0;
-    };
+    let end = bytes.len() - 1;
+    let prefix = &mut bytes[end - PREFIX_LEN..end];
     let rest = key.get(at..).unwrap_or_default();
     match rest.first_chunk::<PREFIX_LEN>() {
-        Some(whole) => {
-            prefix.copy_from_slice(whole);
-            *end = if rest.len() > PREFIX_LEN { END_BEYOND } else { END_BEYOND - 1 };
-        }
-        None => {
-            prefix[..rest.len()].copy_from_slice(rest);
-            *end = END_AFTER + rest.len() as u8;
-        }
+        Some(whole) => prefix.copy_from_slice(whole),
+        None => prefix[..rest.len()].copy_from_slice(rest),
     }
+    bytes[end] = if rest.len() > PREFIX_LEN { END_BEYOND } else { END_AFTER + rest.len() as u8 };
     KeyPrefix::from_be_bytes(bytes)
 }
 

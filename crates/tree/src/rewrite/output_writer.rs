@@ -27,8 +27,8 @@ pub struct OutputWriter<'a> {
     next_file_id: &'a AtomicU64,
     options: KlogOptions,
     verify: bool,
-    /// Blocks of tables are cached when they are verified.
-    fill_cache: bool,
+    /// True to cache blocks of tables when they are verified.
+    pub fill_cache: bool,
     created: &'a mut CreatedFiles,
     klog: Option<(FileId, KlogWriter)>,
     vlog: Option<(FileId, VlogWriter)>,
@@ -80,12 +80,6 @@ impl<'a> OutputWriter<'a> {
     #[must_use]
     pub fn with_deferred_sync(self, deferred_sync: Option<&'a DeferredSync>) -> OutputWriter<'a> {
         OutputWriter { verify: self.verify && deferred_sync.is_none(), deferred_sync, ..self }
-    }
-
-    /// Caches blocks of tables when they are verified, if `fill_cache`.
-    #[must_use]
-    pub fn with_fill_cache(self, fill_cache: bool) -> OutputWriter<'a> {
-        OutputWriter { fill_cache, ..self }
     }
 
     fn defer_sync(&self, files: Option<Vec<Arc<dyn WritableFile>>>) -> Result<()> {

@@ -44,7 +44,7 @@ pub fn run_rewrite(
     sink.finish()?;
     // Finished outputs are neither discarded for a late cancellation nor delayed by pacing.
     job.pacer.record_final(iterator.take_progress(sink.output_bytes()));
-    finish_rewrite(sink, iterator.counts(), job.fill_cache)
+    finish_rewrite(sink, iterator.counts())
 }
 
 /// Writes entries that are already in order, each key once, without dropping any.
@@ -64,15 +64,11 @@ pub fn write_sorted<'e>(
         sink.write(CompactionEntry { entry, first_of_key: true })?;
     }
     sink.finish()?;
-    finish_rewrite(sink, counts, job.fill_cache)
+    finish_rewrite(sink, counts)
 }
 
 /// Returns the finished outputs, if every entry read was written or dropped for a reason.
-fn finish_rewrite(
-    mut sink: RewriteSink<'_>,
-    counts: RewriteCounts,
-    fill_cache: bool,
-) -> Result<RewriteOutput> {
+fn finish_rewrite(mut sink: RewriteSink<'_>, counts: RewriteCounts) -> Result<RewriteOutput> {
     let counts = RewriteCounts { written: sink.entries_written(), ..counts };
     let files = sink.files();
     let in_tables: u64 = files.tables.iter().map(|t| t.summary.entries).sum();
@@ -94,6 +90,6 @@ fn finish_rewrite(
         vlogs: std::mem::take(&mut files.vlogs),
         counts,
         write_calls: files.write_calls,
-        fill_cache,
+        fill_cache: files.fill_cache,
     })
 }

@@ -47,18 +47,20 @@ impl<'a> RewriteSink<'a> {
         zero_seqs: bool,
         created: &'a mut CreatedFiles,
     ) -> RewriteSink<'a> {
-        let files = OutputWriter::new(
+        let mut files = OutputWriter::new(
             job.table_cache,
             job.next_file_id,
             job.options.clone(),
             job.verify_outputs,
             created,
-        );
+        )
+        .with_deferred_sync(job.deferred_sync);
+        files.fill_cache = job.fill_cache;
         RewriteSink {
             version: job.version,
             separation: SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs },
             split: TableSplitter::new(job.options.comparator, job.target_bytes, job.cuts.clone()),
-            files: files.with_deferred_sync(job.deferred_sync).with_fill_cache(job.fill_cache),
+            files,
             zero_seqs,
             entries_written: 0,
         }

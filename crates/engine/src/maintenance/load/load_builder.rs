@@ -10,8 +10,8 @@ use crate::maintenance::parallel_tasks::run_tasks;
 use crate::resources::Resources;
 use perigee_base::{Error, Expiry, FileKind, Result, SeqNo, limits};
 use perigee_file::filename;
-use perigee_tree::bulk::{LoadBuffer, LoadPart, LoadRunSet};
-use perigee_tree::rewrite::{CreatedFiles, RewriteContext, RewriteOutput};
+use perigee_tree::bulk::{LoadBuffer, LoadRunSet};
+use perigee_tree::rewrite::{CreatedFiles, RewriteContext};
 use perigee_tree::{TableMeta, Version, VlogMeta};
 use std::sync::Arc;
 
@@ -119,18 +119,15 @@ impl LoadBuilder {
         let (family, runs) = (&self.family, &self.runs);
         let threads = resources.load_parts(used_bytes, family.settings().target_file_bytes);
         let run = runs.choose_run(&self.chunk);
-        let mut parts: Vec<PartTask<'_>> =
-            self.chunk.divide(threads).into_iter().map(PartTask::new).collect();
-        let sort_bytes: usize = parts.iter().map(|p| p.entries.allocated_bytes()).sum();
+        let mut parts = self.chunk.divide(threads);
+        let sort_bytes: usize = parts.iter().map(|part| part.allocated_bytes()).sum();
         let chunk_bytes = self.chunk.allocated_bytes() as u64;
         resources.charge(&mut self.held_bytes, chunk_bytes + sort_bytes as u64);
         let empty = Version::empty(family.tree.comparator());
         let written = run_tasks(runtime, &mut parts, threads, |part| {
             let pace = LoadPace::new(resources);
             let context = catalog.rewrite_context(family, &empty, &pace, SeqNo::ZERO);
-            let output = runs.write_part(run, &mut part.entries, context, &mut part.created)?;
-            part.output = Some(output);
-            Ok(())
+            runs.write_part(run, part, context)
         });
         let (mut created, mut outputs) = (CreatedFiles::default(), Vec::with_capacity(parts.len()));
         for part in parts {
@@ -219,19 +216,6 @@ impl LoadBuilder {
         check!(self.published_at.is_none(), "a load is published once", self.published_at, seq);
         self.published_at = Some(seq);
         self.created.0.clear();
-    }
-}
-
-/// A part of the buffer, with the files that were written from it.
-struct PartTask<'a> {
-    entries: LoadPart<'a>,
-    created: CreatedFiles,
-    output: Option<RewriteOutput>,
-}
-
-impl<'a> PartTask<'a> {
-    fn new(entries: LoadPart<'a>) -> PartTask<'a> {
-        PartTask { entries, created: CreatedFiles::default(), output: None }
     }
 }
 

@@ -72,6 +72,8 @@ counters! {
     nexts: StripedCounter,
     /// Tombstones skipped by iterators and cursors, added in units of 64 per memtable or table.
     tombstones_skipped: StripedCounter,
+    /// Memtables flushed early because scans took many steps in them.
+    scanned_memtables,
     /// Point reads.
     gets: StripedCounter,
     /// Point reads that found a value.

@@ -1,6 +1,9 @@
 //! Clocks. They serve delays, statistics and expiry; the order of operations never depends on them.
 
+use crate::limits::PRECISE_SLEEP_US_MAX;
 use std::fmt::Debug;
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
@@ -51,6 +54,67 @@ impl Clock for RealClock {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
     fn sleep_us(&self, us: u64) {
+        let _precise = (us <= PRECISE_SLEEP_US_MAX).then(PreciseTimers::begin);
         std::thread::sleep(Duration::from_micros(us));
+    }
+}
+
+/// Makes the timers of this thread precise until it is dropped. Otherwise the kernel may delay the
+/// end of a sleep by the timer slack of the thread, 50 us by default, in order to wake it together
+/// with others: a writer that backs off would sleep twice as long as it wants to.
+#[derive(Debug)]
+struct PreciseTimers {
+    /// Slack of the thread before, in nanoseconds; `None` if it is not changed.
+    #[cfg(target_os = "linux")]
+    slack_ns: Option<NonZeroU64>,
+}
+
+#[cfg(target_os = "linux")]
+impl PreciseTimers {
+    fn begin() -> PreciseTimers {
+        // Where it is not permitted, sleeps take longer.
+        let slack_ns = rustix::thread::current_timer_slack().ok().and_then(NonZeroU64::new);
+        if slack_ns.is_some() {
+            let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
+        }
+        PreciseTimers { slack_ns }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for PreciseTimers {
+    fn drop(&mut self) {
+        if self.slack_ns.is_some() {
+            let _ = rustix::thread::set_current_timer_slack(self.slack_ns);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl PreciseTimers {
+    fn begin() -> PreciseTimers {
+        PreciseTimers {}
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_restores_timer_slack() {
+        let clock = RealClock::new();
+        let slack = || rustix::thread::current_timer_slack().unwrap();
+        let before = slack();
+        for us in [1, PRECISE_SLEEP_US_MAX, PRECISE_SLEEP_US_MAX + 1] {
+            let started = clock.monotonic_ns();
+            clock.sleep_us(us);
+            assert!(clock.monotonic_ns() - started >= us * 1000);
+            assert_eq!(slack(), before);
+        }
+        let precise = PreciseTimers::begin();
+        assert_eq!(slack(), 1);
+        drop(precise);
+        assert_eq!(slack(), before);
     }
 }

@@ -22,4 +22,9 @@ pub const SYNC_THREADS_MAX: usize = 16;
 /// Fewest files that each of them syncs.
 pub const FILES_PER_SYNC_THREAD_MIN: usize = 2;
 
+// Clocks
+/// Longest sleep that ends precisely, in microseconds: longer ones may be late by the timer slack
+/// of the kernel, a twentieth of them.
+pub const PRECISE_SLEEP_US_MAX: u64 = 1_000;
+
 const _: () = assert!(SYNC_THREADS_MAX >= 1 && FILES_PER_SYNC_THREAD_MIN >= 1);

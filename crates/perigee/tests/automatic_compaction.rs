@@ -181,6 +181,36 @@ fn tombstones_skipped_by_scans_trigger_compaction() {
     assert!(counter(&db, "flushes") >= 1 && counter(&db, "dropped_tombstones") == 600);
 }
 
+/// Scans of a large memtable trigger its flush, once they have taken as many steps as it has entries,
+/// and its blocks are then in the cache. Scans of a small one do not.
+#[test]
+fn scans_of_memtable_trigger_flush() {
+    for (keys, is_flushed) in [(4_000, false), (20_000, true)] {
+        let db = open();
+        for round in 0..2u32 {
+            (0..keys).for_each(|i| db.put(key(i), round.to_be_bytes()).unwrap());
+        }
+        let scan = |ranges: u32| {
+            for first in (0..ranges).map(|n| n * 7_919 % keys) {
+                let read = db.range(key(first)..).unwrap().take(100);
+                let expected = 100.min(keys - first);
+                let values = read.map(|entry| entry.unwrap().1.to_vec());
+                assert_eq!(values.filter(|v| *v == [0, 0, 0, 1]).count(), expected as usize);
+            }
+        };
+        scan(300);
+        db.admin().wait_idle().unwrap();
+        assert_eq!(counter(&db, "flushes"), 0, "30,000 steps are too few");
+        scan(400);
+        db.admin().wait_idle().unwrap();
+        let flushed = (counter(&db, "flushes"), counter(&db, "scanned_memtables"));
+        assert_eq!(flushed, if is_flushed { (1, 1) } else { (0, 0) }, "{keys} keys");
+        let misses = counter(&db, "cache_misses");
+        scan(400);
+        assert_eq!(counter(&db, "cache_misses"), misses, "{keys} keys");
+    }
+}
+
 /// The blocks of a table that readers had in memory are there after a compaction, too, unless they
 /// were not read or the cache has no room.
 #[test]

@@ -18,6 +18,9 @@ pub fn flush(
     created: &mut CreatedFiles,
 ) -> Result<(VersionEdit, RewriteOutput)> {
     let comparator = context.options.comparator;
+    // Scans should find the entries in memory after the flush, too.
+    let fill_cache = context.fill_cache || memtable.scan_steps() >= memtable.entries();
+    let context = RewriteContext { fill_cache, ..context };
     memtable.sort_completely();
     let source =
         MergeCursor::new(comparator, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);

@@ -428,6 +428,10 @@ impl Engine {
     pub(crate) fn record_skipped_tombstones(&self, tombstones: u64) {
         self.resources.add_skipped_tombstones(tombstones);
     }
+    /// Requests a check which memtables to flush because of the scans in them.
+    pub(crate) fn request_scanned_check(&self) {
+        self.resources.request_scanned_check();
+    }
 
     /// Returns the column family `name`.
     pub fn family(&self, name: &str) -> Result<Arc<FamilyState>> {

@@ -60,7 +60,7 @@ struct TrackedRange {
 impl Drop for ReadCursor {
     fn drop(&mut self) {
         self.engine.runtime.counters.nexts.add(self.uncounted_steps);
-        self.report_skipped_tombstones();
+        self.report_costs();
     }
 }
 
@@ -94,11 +94,15 @@ impl ReadCursor {
         self.engine.check_open()?;
         go(&mut self.inner)
     }
-    /// Reports the number of tombstones skipped, which can trigger a compaction.
-    fn report_skipped_tombstones(&mut self) {
+    /// Reports the number of tombstones skipped and the steps taken in memtables, which can trigger
+    /// a flush and a compaction.
+    fn report_costs(&mut self) {
         let skipped = self.inner.take_skipped_tombstones();
         if skipped > 0 {
             self.engine.record_skipped_tombstones(skipped);
+        }
+        if self.inner.report_memtable_steps() {
+            self.engine.request_scanned_check();
         }
     }
     fn seek_measured(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
@@ -107,7 +111,7 @@ impl ReadCursor {
         let started = self.engine.runtime.start_timer(Operation::Seek, seeks.stripe_value());
         self.move_checked(go)?;
         self.engine.runtime.stop_timer(Operation::Seek, started);
-        self.report_skipped_tombstones();
+        self.report_costs();
         Ok(())
     }
     #[inline]

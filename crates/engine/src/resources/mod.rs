@@ -34,7 +34,7 @@ use shared_batches::SharedBatches;
 use skipped_tombstones::SkippedTombstones;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
 use write_pressure::{PressureInputs, WritePressure};
@@ -75,6 +75,8 @@ pub struct Resources {
     rate_limiter: RateLimiter,
     job_control: JobControl,
     skipped_tombstones: SkippedTombstones,
+    /// True if memtables may have to be flushed because of the scans in them.
+    scanned_check_due: AtomicBool,
 }
 
 /// The load and the memory use of all column families.
@@ -131,6 +133,7 @@ impl Resources {
             rate_limiter: RateLimiter::new(background_rate.map_or(0, |rate| rate.max(1))),
             job_control: JobControl::default(),
             skipped_tombstones: SkippedTombstones::default(),
+            scanned_check_due: AtomicBool::new(false),
             runtime,
         }
     }
@@ -391,6 +394,16 @@ impl Resources {
     /// be sealed.
     pub fn take_skipped_tombstones_check(&self) -> bool {
         self.skipped_tombstones.take_memtable_check()
+    }
+    /// Requests a check of the memtables: scans have taken many steps in one of them. Wakes the
+    /// threads that do it.
+    pub fn request_scanned_check(&self) {
+        self.scanned_check_due.store(true, Relaxed);
+        self.runtime.signal.notify();
+    }
+    /// Returns true once per request.
+    pub fn take_scanned_check(&self) -> bool {
+        self.scanned_check_due.load(Relaxed) && self.scanned_check_due.swap(false, Relaxed)
     }
     /// Returns how often the number of skipped tombstones has crossed the threshold.
     pub fn skipped_tombstones_crossings(&self) -> u64 {

@@ -96,6 +96,10 @@ impl MemtableCursor {
     pub fn add_skipped_tombstones(&self, tombstones: u64) {
         self.memtable.add_skipped_tombstones(tombstones);
     }
+    /// See [`Memtable::add_scan_steps`].
+    pub fn add_scan_steps(&self, steps: u64) -> bool {
+        self.memtable.add_scan_steps(steps)
+    }
     /// Returns the newest sequence number in the memtable.
     pub fn newest_seq(&self) -> SeqNo {
         self.memtable.last_seq()

@@ -23,7 +23,7 @@ pub use empty_ranges::SkippedRange;
 pub use hashed_entries::seed_key_hashes;
 pub use shared_batch::{BatchShare, SharedBatch};
 
-use crate::limits::RECENT_ENTRIES_MAX;
+use crate::limits::{RECENT_ENTRIES_MAX, SCAN_STEPS_PER_CHECK, SCANNED_ENTRIES_MIN};
 use arena::ArenaSlots;
 use copied_batches::CopiedBatches;
 use empty_ranges::EmptyRanges;
@@ -61,7 +61,14 @@ enum MemtableIndex {
 struct MemtableContents {
     batches: BatchSlots,
     index: MemtableIndex,
+    scan_steps: ScanSteps,
 }
+
+/// Number of steps that scans have taken in a memtable. Readers write it, so it has a cache line of
+/// its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct ScanSteps(AtomicU64);
 
 /// Entries of one column family in write order, newest last.
 ///
@@ -134,7 +141,11 @@ impl Memtable {
             } else {
                 MemtableIndex::SkipList(SkipList::new())
             };
-            Box::new(MemtableContents { batches: ArenaSlots::new(), index })
+            Box::new(MemtableContents {
+                batches: ArenaSlots::new(),
+                index,
+                scan_steps: ScanSteps::default(),
+            })
         })
     }
     /// Returns the contents of a memtable that has an entry.
@@ -183,6 +194,25 @@ impl Memtable {
     /// Number of tombstones that scans have skipped, counted once per skip.
     pub fn skipped_tombstones(&self) -> u64 {
         self.skipped_tombstones.load(Relaxed)
+    }
+    /// Adds to the number of steps that scans have taken here. Returns true, now and then, if the
+    /// memtable should be flushed because of them.
+    pub fn add_scan_steps(&self, steps: u64) -> bool {
+        let Some(contents) = self.contents.get() else { return false };
+        let before = contents.scan_steps.0.fetch_add(steps, Relaxed);
+        before / SCAN_STEPS_PER_CHECK < (before + steps) / SCAN_STEPS_PER_CHECK
+            && self.is_scanned_often()
+    }
+    /// Returns true if scans have taken so many steps here that a flush would have cost less. A step
+    /// among entries in the order of writes, most of them overwritten, takes about a microsecond
+    /// more than a step in a block; to flush an entry and merge what it overwrites takes less.
+    pub fn is_scanned_often(&self) -> bool {
+        let entries = self.entries();
+        entries >= SCANNED_ENTRIES_MIN && self.scan_steps() >= entries
+    }
+    /// Number of steps that scans have taken here.
+    pub fn scan_steps(&self) -> u64 {
+        self.contents.get().map_or(0, |contents| contents.scan_steps.0.load(Relaxed))
     }
 
     /// Adds operations of one batch, whose buffer no other memtable holds. The sequence number of
@@ -270,7 +300,7 @@ impl Memtable {
     ) -> Result<()> {
         let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
         let (mut keys, mut values, mut tombstones) = (0, 0, 0);
-        let MemtableContents { batches, index: by_key } = self.existing_contents();
+        let MemtableContents { batches, index: by_key, .. } = self.existing_contents();
         for (op, index) in ops {
             if let Some((begin, end)) = op.deleted_range_in(batch.bytes) {
                 let seq = base.of_op(*index);
@@ -374,7 +404,7 @@ impl Memtable {
 
     /// Returns the newest version of `key` visible at `at`.
     pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, EntryValue)> {
-        let MemtableContents { batches, index } = &**self.contents.get()?;
+        let MemtableContents { batches, index, .. } = &**self.contents.get()?;
         let node = match index {
             MemtableIndex::Hash(table) => table.get(key, at, batches)?,
             MemtableIndex::SkipList(list) => {
@@ -563,7 +593,7 @@ impl Memtable {
         forward: bool,
     ) -> Option<u32> {
         let comparator = self.comparator;
-        let MemtableContents { batches, index } = &**self.contents.get()?;
+        let MemtableContents { batches, index, .. } = &**self.contents.get()?;
         match index {
             MemtableIndex::Hash(t) => {
                 let sorted_cursor =
@@ -588,7 +618,7 @@ impl Memtable {
         sorted_cursor: &mut Option<SortedEntriesCursor>,
         forward: bool,
     ) -> Option<u32> {
-        let MemtableContents { batches, index } = &**self.contents.get()?;
+        let MemtableContents { batches, index, .. } = &**self.contents.get()?;
         match index {
             MemtableIndex::Hash(t) => {
                 let sorted_cursor =
@@ -605,7 +635,7 @@ impl Memtable {
         from: u32,
         forward: bool,
     ) -> Option<u32> {
-        let MemtableContents { batches, index } = self.existing_contents();
+        let MemtableContents { batches, index, .. } = self.existing_contents();
         match index {
             MemtableIndex::Hash(t) => sorted_cursor.as_mut()?.step(forward, t, batches),
             MemtableIndex::SkipList(list) if forward => list.next(from),

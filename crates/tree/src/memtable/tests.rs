@@ -249,6 +249,25 @@ fn memory_bytes_are_accounted() {
     assert_eq!(t.distinct_keys(), 999);
 }
 
+/// A memtable is scanned often once scans have taken a step per entry, unless it is small; a scan
+/// is told so at the next multiple of [`SCAN_STEPS_PER_CHECK`].
+#[test]
+fn scan_steps_request_flush() {
+    let entry = |t: &Memtable, seq: u64| insert(t, seq, &[(&seq.to_be_bytes(), None)]);
+    let t = Memtable::new(KeyComparator::Bytes);
+    assert!(!t.add_scan_steps(u64::MAX / 2), "an empty one");
+    (1..SCANNED_ENTRIES_MIN).for_each(|seq| entry(&t, seq));
+    assert!(!t.add_scan_steps(SCAN_STEPS_PER_CHECK - 1) && !t.is_scanned_often(), "a small one");
+    entry(&t, SCANNED_ENTRIES_MIN);
+    (SCANNED_ENTRIES_MIN + 1..=2 * SCAN_STEPS_PER_CHECK).for_each(|seq| entry(&t, seq));
+    assert!(!t.add_scan_steps(1) && !t.is_scanned_often(), "half as many steps as entries");
+    assert!(!t.add_scan_steps(SCAN_STEPS_PER_CHECK - 1));
+    assert!(t.add_scan_steps(1) && t.is_scanned_often());
+    assert!(!t.add_scan_steps(1), "until the next multiple");
+    assert!(t.add_scan_steps(2 * SCAN_STEPS_PER_CHECK), "and so on, until it is flushed");
+    assert_eq!(t.scan_steps(), 4 * SCAN_STEPS_PER_CHECK + 1);
+}
+
 /// Two memtables hold one buffer: each is charged its share, and the whole is counted until the
 /// second one is dropped.
 #[test]
@@ -416,8 +435,11 @@ fn seeded_hash_resists_crafted_keys() {
         crafted.iter().map(|key| table.probes(key)).max().unwrap()
     };
     let unseeded = HashedEntries::new(KeyComparator::Bytes, 0).with_seed(0);
-    let contents =
-        MemtableContents { batches: ArenaSlots::new(), index: MemtableIndex::Hash(unseeded) };
+    let contents = MemtableContents {
+        batches: ArenaSlots::new(),
+        index: MemtableIndex::Hash(unseeded),
+        scan_steps: ScanSteps::default(),
+    };
     let before =
         Memtable { contents: Box::new(contents).into(), ..Memtable::new(KeyComparator::Bytes) };
     assert!(longest_probe(&before) >= 300, "the crafted keys collide without a seed");

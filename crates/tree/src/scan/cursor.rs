@@ -68,12 +68,12 @@ impl SourceCursor {
     /// Moves to the next entry.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
-        each!(self, c => { c.cursor.next(); Ok(()) }, c.next())
+        each!(self, c => { c.next(); Ok(()) }, c.next())
     }
     /// Moves to the next entry; a memtable may skip versions of the current key.
     #[inline]
     pub fn next_key(&mut self) -> Result<()> {
-        each!(self, c => { c.cursor.next_key(); Ok(()) }, c.next())
+        each!(self, c => { c.next_key(); Ok(()) }, c.next())
     }
     /// Moves to the previous entry.
     #[inline]
@@ -190,6 +190,13 @@ impl SourceCursor {
         each!(self, c => c.cursor.add_skipped_tombstones(SKIPS_PER_REPORT), c.report_skipped());
         SKIPS_PER_REPORT
     }
+    /// Reports the steps taken in a memtable to it; returns true if it should be flushed because of
+    /// such steps.
+    pub fn report_steps(&mut self) -> bool {
+        let SourceCursor::Mem(c) = self else { return false };
+        let steps = std::mem::take(&mut c.unreported_steps);
+        steps > 0 && c.cursor.add_scan_steps(steps)
+    }
     /// See [`KlogCursor::count_clear_ahead`]; 0 for a memtable.
     #[inline]
     pub fn count_visible_ahead(
@@ -259,10 +266,22 @@ pub struct MemtableSource {
     cursor: MemtableCursor,
     left_value: Option<EntryValue>,
     unreported_skips: u64,
+    unreported_steps: u64,
 }
 
 impl MemtableSource {
+    #[inline]
+    fn next(&mut self) {
+        self.unreported_steps += 1;
+        self.cursor.next();
+    }
+    #[inline]
+    fn next_key(&mut self) {
+        self.unreported_steps += 1;
+        self.cursor.next_key();
+    }
     fn prev(&mut self) {
+        self.unreported_steps += 1;
         self.left_value = self.cursor.valid().then(|| self.cursor.entry_value());
         self.cursor.prev();
     }
@@ -270,7 +289,12 @@ impl MemtableSource {
 
 impl From<MemtableCursor> for SourceCursor {
     fn from(cursor: MemtableCursor) -> SourceCursor {
-        SourceCursor::Mem(MemtableSource { cursor, left_value: None, unreported_skips: 0 })
+        SourceCursor::Mem(MemtableSource {
+            cursor,
+            left_value: None,
+            unreported_skips: 0,
+            unreported_steps: 0,
+        })
     }
 }
 

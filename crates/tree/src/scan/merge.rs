@@ -389,6 +389,16 @@ impl MergeCursor {
         Ok(())
     }
 
+    /// Reports the steps taken in memtables to them; returns true if one should be flushed because
+    /// of such steps.
+    pub fn report_memtable_steps(&mut self) -> bool {
+        let mut is_due = false;
+        for source in &mut self.sources[self.overlay_memtables..self.memtables] {
+            is_due |= source.report_steps();
+        }
+        is_due
+    }
+
     /// Returns the block that starts with the current entry, if all of its entries come before
     /// every other source; also the current key of the foremost other source. Forward only.
     #[inline]

@@ -102,6 +102,10 @@ impl VisibleCursor {
     pub fn take_skipped_tombstones(&mut self) -> u64 {
         std::mem::take(&mut self.skipped_tombstones)
     }
+    /// See [`MergeCursor::report_memtable_steps`].
+    pub fn report_memtable_steps(&mut self) -> bool {
+        self.merge.report_memtable_steps()
+    }
 
     /// Moves to the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {

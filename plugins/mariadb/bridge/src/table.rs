@@ -61,11 +61,15 @@ impl Table {
     }
 }
 
+/// Compression of tables that choose none. Files are half as large as with LZ4, writes and cached
+/// reads as fast; reads from files are a fifth slower.
+const DEFAULT_COMPRESSION: Compression = Compression::Zstd(1);
+
 /// Returns the engine's options; what `options` does not set is taken from `base`.
 fn family_options(options: &TableOptions, base: FamilyOptions) -> Result<FamilyOptions> {
     let default = FamilyOptions::new();
     let compression = match options.compression {
-        0 => default.compression,
+        0 => DEFAULT_COMPRESSION,
         1 => Compression::None,
         2 => Compression::Lz4,
         3 => Compression::Zstd(3),

@@ -47,7 +47,7 @@ pub fn flush_oldest(maintenance: &Maintenance) -> Result<bool> {
 
 fn flush_once(maintenance: &Maintenance) -> Result<bool> {
     let _alone = maintenance.lock_flushes();
-    seal_tombstone_heavy(&maintenance.log);
+    seal_scanned(&maintenance.log);
     let mut group = task_group::select_oldest(&maintenance.catalog);
     if group.is_empty() {
         return drop_obsolete_log(&maintenance.log);
@@ -108,19 +108,24 @@ fn install_log_drop(log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// Seals the memtables whose tombstones scans have skipped so often that a flush and the following
-/// compaction are worthwhile.
-fn seal_tombstone_heavy(log: &Log) {
-    if !log.resources.take_skipped_tombstones_check()
-        || log.resources.job_control().check_allowed(JobKind::Flush).is_err()
+/// Seals the memtables in which scans have skipped so many tombstones, or taken so many steps, that
+/// a flush and the following compaction are worthwhile.
+fn seal_scanned(log: &Log) {
+    let tombstones = log.resources.take_skipped_tombstones_check();
+    let steps = log.resources.take_scanned_check();
+    if !(tombstones || steps) || log.resources.job_control().check_allowed(JobKind::Flush).is_err()
     {
         return;
     }
     let stripes = log.catalog.snapshot_stripes();
     let due = |f: &Arc<FamilyState>| {
         let m = f.tree.active();
-        is_rewrite_worthwhile(Tombstones(m.skipped_tombstones()), m.entries())
-            && stripes.is_in_oldest_stripe(m.last_seq())
+        let scanned = steps && m.is_scanned_often();
+        log.runtime.counters.scanned_memtables.add(u64::from(scanned));
+        scanned
+            || tombstones
+                && is_rewrite_worthwhile(Tombstones(m.skipped_tombstones()), m.entries())
+                && stripes.is_in_oldest_stripe(m.last_seq())
     };
     let families: Vec<Arc<FamilyState>> =
         log.catalog.families().all().into_iter().filter(due).collect();

@@ -61,7 +61,7 @@ impl Clock for RealClock {
 
 /// Makes the timers of this thread precise until it is dropped. Otherwise the kernel may delay the
 /// end of a sleep by the timer slack of the thread, 50 us by default, in order to wake it together
-/// with others: a writer that backs off would sleep twice as long as it wants to.
+/// with others: the sleep of a writer that backs off would take twice as long.
 #[derive(Debug)]
 struct PreciseTimers {
     /// Slack of the thread before, in nanoseconds; `None` if it is not changed.
@@ -97,7 +97,8 @@ impl PreciseTimers {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -181,32 +181,36 @@ fn tombstones_skipped_by_scans_trigger_compaction() {
     assert!(counter(&db, "flushes") >= 1 && counter(&db, "dropped_tombstones") == 600);
 }
 
-/// Scans of a large memtable trigger its flush, once they have taken as many steps as it has entries,
-/// and its blocks are then in the cache. Scans of a small one do not.
+/// Scans of a memtable trigger its flush, once they have taken as many steps as it has entries, and
+/// its blocks are then in the cache. Scans of a small one do not.
 #[test]
 fn scans_of_memtable_trigger_flush() {
     for (keys, is_flushed) in [(4_000, false), (20_000, true)] {
-        let db = open();
+        let env = Env { fs: SimDisk::new(1), ..Env::real() };
+        let family = FamilyOptions::new().memtable_bytes(16 << 20);
+        let db = Db::open("/db", Options::in_env(env).default_family(family)).unwrap();
         for round in 0..2u32 {
             (0..keys).for_each(|i| db.put(key(i), round.to_be_bytes()).unwrap());
         }
-        let scan = |ranges: u32| {
-            for first in (0..ranges).map(|n| n * 7_919 % keys) {
-                let read = db.range(key(first)..).unwrap().take(100);
-                let expected = 100.min(keys - first);
-                let values = read.map(|entry| entry.unwrap().1.to_vec());
-                assert_eq!(values.filter(|v| *v == [0, 0, 0, 1]).count(), expected as usize);
-            }
+        let scan = |n: u32| {
+            let first = n * 7_919 % keys;
+            let read = db.range(key(first)..).unwrap().take(100);
+            let values = read.map(|entry| entry.unwrap().1.to_vec());
+            let newest = values.filter(|v| *v == [0, 0, 0, 1]).count();
+            assert_eq!(newest, 100.min(keys - first) as usize);
         };
-        scan(300);
+        (0..300).for_each(scan);
         db.admin().wait_idle().unwrap();
         assert_eq!(counter(&db, "flushes"), 0, "30,000 steps are too few");
-        scan(400);
-        db.admin().wait_idle().unwrap();
+        let scans = (0..20_000u32).take_while(|n| {
+            scan(*n);
+            counter(&db, "flushes") == 0
+        });
+        assert_eq!(scans.count() < 20_000, is_flushed, "{keys} keys");
         let flushed = (counter(&db, "flushes"), counter(&db, "scanned_memtables"));
         assert_eq!(flushed, if is_flushed { (1, 1) } else { (0, 0) }, "{keys} keys");
         let misses = counter(&db, "cache_misses");
-        scan(400);
+        (0..400).for_each(scan);
         assert_eq!(counter(&db, "cache_misses"), misses, "{keys} keys");
     }
 }

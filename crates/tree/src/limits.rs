@@ -81,11 +81,8 @@ pub const SPACE_ENTRIES_MIN: u64 = 4096;
 pub const SKIPPED_MIN: u64 = 64 << 10;
 
 // Flushes because of scans
-/// Minimum number of entries of a memtable that is flushed because of scans: a smaller one fits
-/// into the caches of a processor, and its flush would cost more syncs and merges than it saves.
-pub const SCANNED_ENTRIES_MIN: u64 = 32 << 10;
-/// Number of steps of scans after which it is checked whether they justify a flush.
-pub const SCAN_STEPS_PER_CHECK: u64 = 32 << 10;
+/// Minimum number of steps of scans in a memtable that may justify its flush.
+pub const SCAN_STEPS_MIN: u64 = 256;
 
 // Rewrites
 /// Bytes after which a rewrite calls its pacer.

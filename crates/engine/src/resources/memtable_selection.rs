@@ -1,7 +1,13 @@
-//! Which active memtables are sealed when memory is short, [`pick_memtables_to_seal`].
+//! Which active memtables are sealed before they are full: when memory is short,
+//! [`pick_memtables_to_seal`], and because of scans, [`ScannedMemtable::is_flush_due`].
 
 use super::memory_shares::MemtableUsage;
+use super::write_pressure::LEVEL0_TRIGGER;
 use perigee_base::SeqNo;
+
+/// A memtable that is flushed because of scans has at least this share of its full size, which
+/// bounds the number of flushes.
+const SCANNED_SIZE_SHARE: u64 = 16;
 
 /// The size of an active memtable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,9 +75,62 @@ fn pick_largest_memtables(active: &[ActiveMemtable], excess: u64) -> Vec<usize> 
     picked
 }
 
+/// What decides whether a memtable is flushed because of the scans in it.
+#[derive(Clone, Copy, Debug)]
+pub struct ScannedMemtable {
+    /// Steps that scans have taken in it.
+    pub steps: u64,
+    /// Its entries.
+    pub entries: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes at which it is full.
+    pub full_bytes: u64,
+    /// Entries in the tables of the column family.
+    pub table_entries: u64,
+    /// Level 0 runs of the column family.
+    pub level0_runs: usize,
+}
+
+impl ScannedMemtable {
+    /// Returns true if scans have lost more time in the memtable than its flush costs. A step among
+    /// entries in the order of writes, most of them overwritten, takes up to a microsecond more than
+    /// a step in a block. To flush an entry, or to merge it, takes less; a flush is followed by its
+    /// share of the merge of level 0 with the tables below. Small memtables stay: each flush costs a
+    /// file, however small. So does the memtable while compactions are behind.
+    pub fn is_flush_due(&self) -> bool {
+        let merged = self.entries.saturating_add(self.table_entries / LEVEL0_TRIGGER as u64);
+        self.entries > 0
+            && self.steps >= merged
+            && self.bytes >= self.full_bytes / SCANNED_SIZE_SHARE
+            && self.level0_runs < LEVEL0_TRIGGER
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scanned_memtable_is_flushed_once_scans_have_cost_as_much() {
+        let due = ScannedMemtable {
+            steps: 150,
+            entries: 100,
+            bytes: 40,
+            full_bytes: 640,
+            table_entries: 200,
+            level0_runs: 3,
+        };
+        assert!(due.is_flush_due());
+        let others = [
+            ScannedMemtable { steps: 149, ..due },
+            ScannedMemtable { bytes: 39, ..due },
+            ScannedMemtable { level0_runs: 4, ..due },
+            ScannedMemtable { table_entries: 204, ..due },
+            ScannedMemtable { entries: 0, table_entries: 0, ..due },
+        ];
+        assert!(!others.iter().any(ScannedMemtable::is_flush_due));
+    }
 
     #[test]
     fn largest_memtable_is_sealed_first_then_oldest() {

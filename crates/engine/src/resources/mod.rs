@@ -3,12 +3,12 @@
 //! Reads no column families: the catalog reports their load.
 
 pub mod memory_shares;
-pub mod memtable_selection;
 pub mod memory_budget;
 pub mod shared_batches;
 pub mod disk_space;
 pub mod ballast;
 pub mod write_pressure;
+pub mod memtable_selection;
 pub mod write_throttle;
 pub mod rate_limiter;
 pub mod job_control;
@@ -396,10 +396,11 @@ impl Resources {
         self.skipped_tombstones.take_memtable_check()
     }
     /// Requests a check of the memtables: scans have taken many steps in one of them. Wakes the
-    /// threads that do it.
+    /// threads that do it, unless a request is pending.
     pub fn request_scanned_check(&self) {
-        self.scanned_check_due.store(true, Relaxed);
-        self.runtime.signal.notify();
+        if !self.scanned_check_due.swap(true, Relaxed) {
+            self.runtime.signal.notify();
+        }
     }
     /// Returns true once per request.
     pub fn take_scanned_check(&self) -> bool {

@@ -23,7 +23,7 @@ pub use empty_ranges::SkippedRange;
 pub use hashed_entries::seed_key_hashes;
 pub use shared_batch::{BatchShare, SharedBatch};
 
-use crate::limits::{RECENT_ENTRIES_MAX, SCAN_STEPS_PER_CHECK, SCANNED_ENTRIES_MIN};
+use crate::limits::{RECENT_ENTRIES_MAX, SCAN_STEPS_MIN};
 use arena::ArenaSlots;
 use copied_batches::CopiedBatches;
 use empty_ranges::EmptyRanges;
@@ -101,6 +101,14 @@ pub struct Memtable {
 /// Adds to a counter that only this thread writes, so that no concurrent addition can be lost.
 fn add_relaxed(cell: &AtomicU64, n: u64) {
     cell.store(cell.load(Relaxed) + n, Relaxed);
+}
+
+/// Returns the number of the quarter of an octave that contains `n`: it grows by four when `n`
+/// doubles.
+fn quarter_octave(n: u64) -> u32 {
+    let n = n.max(4);
+    let octave = n.ilog2();
+    octave * 4 + (n >> (octave - 2) & 3) as u32
 }
 
 impl Memtable {
@@ -195,20 +203,15 @@ impl Memtable {
     pub fn skipped_tombstones(&self) -> u64 {
         self.skipped_tombstones.load(Relaxed)
     }
-    /// Adds to the number of steps that scans have taken here. Returns true, now and then, if the
-    /// memtable should be flushed because of them.
+    /// Adds to the number of steps that scans have taken here. Returns true if it should be checked
+    /// whether to flush the memtable: there are as many steps as entries, and an eighth to a quarter
+    /// more than at the previous check.
     pub fn add_scan_steps(&self, steps: u64) -> bool {
         let Some(contents) = self.contents.get() else { return false };
         let before = contents.scan_steps.0.fetch_add(steps, Relaxed);
-        before / SCAN_STEPS_PER_CHECK < (before + steps) / SCAN_STEPS_PER_CHECK
-            && self.is_scanned_often()
-    }
-    /// Returns true if scans have taken so many steps here that a flush would have cost less. A step
-    /// among entries in the order of writes, most of them overwritten, takes about a microsecond
-    /// more than a step in a block; to flush an entry and merge what it overwrites takes less.
-    pub fn is_scanned_often(&self) -> bool {
-        let entries = self.entries();
-        entries >= SCANNED_ENTRIES_MIN && self.scan_steps() >= entries
+        let after = before.saturating_add(steps);
+        after >= SCAN_STEPS_MIN.max(self.entries())
+            && quarter_octave(before) < quarter_octave(after)
     }
     /// Number of steps that scans have taken here.
     pub fn scan_steps(&self) -> u64 {

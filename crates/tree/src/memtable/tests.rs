@@ -249,23 +249,20 @@ fn memory_bytes_are_accounted() {
     assert_eq!(t.distinct_keys(), 999);
 }
 
-/// A memtable is scanned often once scans have taken a step per entry, unless it is small; a scan
-/// is told so at the next multiple of [`SCAN_STEPS_PER_CHECK`].
+/// A check is due once scans have taken a step per entry, then after an eighth to a quarter more.
 #[test]
-fn scan_steps_request_flush() {
+fn scan_steps_request_check() {
     let entry = |t: &Memtable, seq: u64| insert(t, seq, &[(&seq.to_be_bytes(), None)]);
     let t = Memtable::new(KeyComparator::Bytes);
-    assert!(!t.add_scan_steps(u64::MAX / 2), "an empty one");
-    (1..SCANNED_ENTRIES_MIN).for_each(|seq| entry(&t, seq));
-    assert!(!t.add_scan_steps(SCAN_STEPS_PER_CHECK - 1) && !t.is_scanned_often(), "a small one");
-    entry(&t, SCANNED_ENTRIES_MIN);
-    (SCANNED_ENTRIES_MIN + 1..=2 * SCAN_STEPS_PER_CHECK).for_each(|seq| entry(&t, seq));
-    assert!(!t.add_scan_steps(1) && !t.is_scanned_often(), "half as many steps as entries");
-    assert!(!t.add_scan_steps(SCAN_STEPS_PER_CHECK - 1));
-    assert!(t.add_scan_steps(1) && t.is_scanned_often());
-    assert!(!t.add_scan_steps(1), "until the next multiple");
-    assert!(t.add_scan_steps(2 * SCAN_STEPS_PER_CHECK), "and so on, until it is flushed");
-    assert_eq!(t.scan_steps(), 4 * SCAN_STEPS_PER_CHECK + 1);
+    assert!(!t.add_scan_steps(u64::MAX), "an empty one");
+    (1..=1000).for_each(|seq| entry(&t, seq));
+    assert!(!t.add_scan_steps(999));
+    let due: Vec<u64> = (1000..5000).filter(|_| t.add_scan_steps(1)).collect();
+    assert_eq!(due, [1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096]);
+    assert_eq!(t.scan_steps(), 4999);
+    assert!(t.add_scan_steps(5000) && !t.add_scan_steps(0));
+    let octaves: Vec<u32> = [0, 3, 4, 5, 7, 8, u64::MAX].map(quarter_octave).to_vec();
+    assert_eq!(octaves, [8, 8, 8, 9, 11, 12, 255]);
 }
 
 /// Two memtables hold one buffer: each is charged its share, and the whole is counted until the

@@ -190,8 +190,7 @@ impl SourceCursor {
         each!(self, c => c.cursor.add_skipped_tombstones(SKIPS_PER_REPORT), c.report_skipped());
         SKIPS_PER_REPORT
     }
-    /// Reports the steps taken in a memtable to it; returns true if it should be flushed because of
-    /// such steps.
+    /// Reports the steps taken in a memtable to it; see [`MemtableCursor::add_scan_steps`].
     pub fn report_steps(&mut self) -> bool {
         let SourceCursor::Mem(c) = self else { return false };
         let steps = std::mem::take(&mut c.unreported_steps);

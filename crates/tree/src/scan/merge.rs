@@ -389,9 +389,15 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Reports the steps taken in memtables to them; returns true if one should be flushed because
-    /// of such steps.
+    /// Reports the steps taken in memtables to them; returns true if it should be checked whether to
+    /// flush one because of such steps.
     pub fn report_memtable_steps(&mut self) -> bool {
+        check!(
+            self.overlay_memtables <= self.memtables && self.memtables <= self.sources.len(),
+            "memtables come first, the transaction's own before the others",
+            self.overlay_memtables,
+            self.memtables
+        );
         let mut is_due = false;
         for source in &mut self.sources[self.overlay_memtables..self.memtables] {
             is_due |= source.report_steps();

@@ -16,6 +16,7 @@ use crate::log::commit::{rotate, segment};
 use crate::log::wal::Appender;
 use crate::maintenance::Maintenance;
 use crate::resources::job_control::{JobKind, RunningJob};
+use crate::resources::memtable_selection::ScannedMemtable;
 use crate::runtime::Runtime;
 use crate::runtime::events::{self, EngineEvent};
 use perigee_base::bug::Bug;
@@ -47,7 +48,7 @@ pub fn flush_oldest(maintenance: &Maintenance) -> Result<bool> {
 
 fn flush_once(maintenance: &Maintenance) -> Result<bool> {
     let _alone = maintenance.lock_flushes();
-    seal_scanned(&maintenance.log);
+    seal_scanned_memtables(&maintenance.log);
     let mut group = task_group::select_oldest(&maintenance.catalog);
     if group.is_empty() {
         return drop_obsolete_log(&maintenance.log);
@@ -110,30 +111,50 @@ fn install_log_drop(log: &Log) -> Result<()> {
 
 /// Seals the memtables in which scans have skipped so many tombstones, or taken so many steps, that
 /// a flush and the following compaction are worthwhile.
-fn seal_scanned(log: &Log) {
+fn seal_scanned_memtables(log: &Log) {
+    if log.resources.job_control().check_allowed(JobKind::Flush).is_err() {
+        return;
+    }
     let tombstones = log.resources.take_skipped_tombstones_check();
     let steps = log.resources.take_scanned_check();
-    if !(tombstones || steps) || log.resources.job_control().check_allowed(JobKind::Flush).is_err()
-    {
+    if !(tombstones || steps) {
         return;
     }
     let stripes = log.catalog.snapshot_stripes();
-    let due = |f: &Arc<FamilyState>| {
+    let is_scanned = |f: &Arc<FamilyState>| steps && scanned_memtable(f).is_flush_due();
+    let is_due = |f: &Arc<FamilyState>| {
         let m = f.tree.active();
-        let scanned = steps && m.is_scanned_often();
-        log.runtime.counters.scanned_memtables.add(u64::from(scanned));
-        scanned
+        is_scanned(f)
             || tombstones
                 && is_rewrite_worthwhile(Tombstones(m.skipped_tombstones()), m.entries())
                 && stripes.is_in_oldest_stripe(m.last_seq())
     };
-    let families: Vec<Arc<FamilyState>> =
-        log.catalog.families().all().into_iter().filter(due).collect();
-    if !families.is_empty() {
-        // Optional: a failure loses nothing, and the writer that needs the next segment gets the
-        // error.
-        let _ = rotate::seal_memtables(log, &mut log.commit_section(), &families);
+    let mut families: Vec<Arc<FamilyState>> =
+        log.catalog.families().all().into_iter().filter(is_due).collect();
+    if families.is_empty() {
+        return;
     }
+    let mut section = log.commit_section();
+    // A writer may have sealed one of them before this thread was in the section.
+    families.retain(is_due);
+    let scanned = families.iter().filter(|f| is_scanned(f)).count() as u64;
+    // Optional: a failure loses nothing, and the writer that needs the next segment gets the error.
+    if !families.is_empty() && rotate::seal_memtables(log, &mut section, &families).is_ok() {
+        log.runtime.counters.scanned_memtables.add(scanned);
+    }
+}
+
+/// Returns what decides whether the active memtable is flushed because of scans.
+fn scanned_memtable(family: &FamilyState) -> ScannedMemtable {
+    let full_bytes = family.settings().memtable_bytes;
+    family.tree.with_view(|v| ScannedMemtable {
+        steps: v.active.scan_steps(),
+        entries: v.active.entries(),
+        bytes: v.active.bytes(),
+        full_bytes,
+        table_entries: v.version.tables().map(|(_, _, t)| t.meta.summary.entries).sum(),
+        level0_runs: v.version.levels.first().map_or(0, Vec::len),
+    })
 }
 
 /// Describes the flush for the list of running jobs.

@@ -163,7 +163,7 @@ fn levels_jobs_and_options_have_the_names_of_tables() {
     let options = db.options();
     let value = |option: &str| options.iter().find(|o| o[2] == option).unwrap();
     assert!(value("ttl_seconds")[0] == name && value("ttl_seconds")[3] == "99");
-    assert!(value("compression")[3] == "lz4" && value("compression")[1].len() < 250);
+    assert!(value("compression")[3] == "zstd 1" && value("compression")[1].len() < 250);
 }
 
 #[test]

@@ -77,10 +77,10 @@ impl Version {
 
     /// Estimates the share of entries that are distinct keys, from 0 to 1.
     pub fn distinct_share(&self) -> f64 {
-        *self.garbage_cache.distinct_share.get_or_init(|| {
-            let entries: u64 = self.tables().map(|(_, _, t)| t.meta.summary.entries).sum();
-            (self.distinct_keys() as f64 / entries.max(1) as f64).min(1.0)
-        })
+        *self
+            .garbage_cache
+            .distinct_share
+            .get_or_init(|| (self.distinct_keys() as f64 / self.entries().max(1) as f64).min(1.0))
     }
 
     /// Estimates what a merge would free; zero if counting is not worthwhile.

@@ -99,6 +99,10 @@ impl Version {
                 .flat_map(move |r| r.tables.iter().map(move |t| (LevelNo(level as u8), r, t)))
         })
     }
+    /// Returns the number of entries in all tables.
+    pub fn entries(&self) -> u64 {
+        self.tables().map(|(_, _, t)| t.meta.summary.entries).sum()
+    }
     /// Returns the deepest level with tables.
     pub fn deepest_level(&self) -> Option<LevelNo> {
         self.levels.iter().rposition(|runs| !runs.is_empty()).map(|l| LevelNo(l as u8))

@@ -109,8 +109,8 @@ fn install_log_drop(log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// Seals the memtables in which scans have skipped so many tombstones, or taken so many steps, that
-/// a flush and the following compaction are worthwhile.
+/// Seals the memtables whose flush and the following compaction cost less than what scans have lost
+/// in them, by skipping tombstones or by steps.
 fn seal_scanned_memtables(log: &Log) {
     if log.resources.job_control().check_allowed(JobKind::Flush).is_err() {
         return;
@@ -152,8 +152,8 @@ fn scanned_memtable(family: &FamilyState) -> ScannedMemtable {
         entries: v.active.entries(),
         bytes: v.active.bytes(),
         full_bytes,
-        table_entries: v.version.tables().map(|(_, _, t)| t.meta.summary.entries).sum(),
-        level0_runs: v.version.levels.first().map_or(0, Vec::len),
+        table_entries: v.version.entries(),
+        level0_runs: v.version.levels[0].len(),
     })
 }
 

@@ -25,7 +25,7 @@ impl VlogPointer {
     /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         check!(
-            self.value_bytes <= crate::limits::VALUE_BYTES_MAX as u64
+            self.value_bytes <= crate::limits::STREAMED_VALUE_BYTES_MAX
                 && self.offset.checked_add(self.stored_bytes).is_some(),
             "a written pointer is one that readers accept",
             self
@@ -46,11 +46,11 @@ impl VlogPointer {
         if !d.is_empty() {
             return Err(crate::Error::corruption("bytes after a value-log pointer"));
         }
-        if p.value_bytes > crate::limits::VALUE_BYTES_MAX as u64
+        if p.value_bytes > crate::limits::STREAMED_VALUE_BYTES_MAX
             || p.offset.checked_add(p.stored_bytes).is_none()
         {
             return Err(crate::Error::corruption("value-log pointer out of range").expected(
-                format_args!("at most {}", crate::limits::VALUE_BYTES_MAX),
+                format_args!("at most {}", crate::limits::STREAMED_VALUE_BYTES_MAX),
                 p.value_bytes,
             ));
         }

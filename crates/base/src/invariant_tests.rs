@@ -12,7 +12,7 @@ const POINTER: VlogPointer =
 fn assertions_detect_violations() {
     let split = KeyRef { prefix: b"a", suffix: b"b" };
     let whole = KeyRef::from_key(b"ab");
-    let long = VlogPointer { value_bytes: limits::VALUE_BYTES_MAX as u64 + 1, ..POINTER };
+    let long = VlogPointer { value_bytes: limits::STREAMED_VALUE_BYTES_MAX + 1, ..POINTER };
     let beyond = VlogPointer { offset: u64::MAX, ..POINTER };
     let cases: [(&str, &dyn Fn()); 9] = [
         ("a written pointer is one that readers accept", &|| long.encode(&mut Vec::new())),

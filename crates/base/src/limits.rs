@@ -3,8 +3,10 @@
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Longest value, in bytes (1 GiB).
+/// Longest value that is written in one piece, in bytes (1 GiB).
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
+/// Longest value that is written in parts, in bytes (4 GiB). Readers accept values up to this.
+pub const STREAMED_VALUE_BYTES_MAX: u64 = 1 << 32;
 /// Largest write batch, encoded, in bytes: a batch is one log record.
 pub const BATCH_BYTES_MAX: usize = (1 << 31) - (1 << 20);
 /// Largest batch of a prepared transaction, including the keys it has read and locked, in bytes.

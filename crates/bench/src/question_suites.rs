@@ -1,5 +1,6 @@
 //! Suites that each answer one question: growth, inside, sqlite, latency, churn, threads,
-//! transactions. Defines what they run; `report::views` defines their tables and charts.
+//! transactions, large values. Defines what they run; `report::views` defines their tables and
+//! charts.
 //!
 //! Reads run on the database that a write workload left where possible, so that each database is
 //! loaded only once.
@@ -131,6 +132,31 @@ pub fn churn(args: SuiteArgs<'_>) -> Vec<RunRequest> {
         ..realistic_settings(args, num, 60)
     };
     vec![suite_request("churn", args, 1, &["churn"], settings)]
+}
+
+/// Values of 1 KiB to 1 MiB, as many as fill half a GiB: written, read, iterated, overwritten. Then
+/// values of 64 MiB and 1 GiB, one at a time.
+pub fn large(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    const TOTAL_BYTES: u64 = 512 << 20;
+    let with_values = |bytes: usize, threads| {
+        let num = args.num.unwrap_or(TOTAL_BYTES / bytes as u64);
+        let settings =
+            Settings { value_bytes: Some(bytes), threads, ..realistic_settings(args, num, 30) };
+        let write = suite_request("large", args, 1, &["write_random"], settings.clone());
+        let overwrite = Settings { ops: args.settings.ops.or(Some(3 * num)), ..settings };
+        [
+            with_read_steps(write, &["read_random", "iterate"], num),
+            suite_request("large", args, 1, &["churn"], overwrite),
+        ]
+    };
+    let sizes = [(1 << 10, 2), (4 << 10, 2), (4 << 10, 8), (64 << 10, 2), (1 << 20, 2)];
+    let mut requests: Vec<_> =
+        sizes.into_iter().flat_map(|(bytes, threads)| with_values(bytes, threads)).collect();
+    requests.extend([64 << 20, 1 << 30].map(|giant_bytes| {
+        let settings = Settings { giant_bytes, threads: 1, ..realistic_settings(args, 1, 60) };
+        suite_request("large", args, 1, &["giant_put", "giant_get", "giant_range"], settings)
+    }));
+    requests
 }
 
 /// Cost of 1, 2, 4 and 8 threads on one table.

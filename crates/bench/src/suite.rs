@@ -46,6 +46,9 @@ pub enum Suite {
     /// in TPC-C; checked at commit, serializable, with locks; commits and aborts (2 minutes per
     /// engine)
     Transactions,
+    /// Values of 1 KiB to 1 MiB (half a GiB of each), written, read, iterated and overwritten;
+    /// values of 64 MiB and 1 GiB (3 to 5 minutes per engine)
+    Large,
     /// Incompressible data several times the memory (512M, by a cgroup)
     LargerThanMemory,
     /// Workloads that other benchmarks omit: churn to a steady state, a queue, a thousand families,
@@ -121,6 +124,7 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
         Suite::Churn => question_suites::churn(args),
         Suite::Threads => question_suites::threads(args),
         Suite::Transactions => question_suites::transactions(args),
+        Suite::Large => question_suites::large(args),
         Suite::LargerThanMemory => {
             let memory = s.memory.unwrap_or(512 << 20);
             let settings = Settings {
@@ -150,6 +154,7 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
             Suite::Sqlite,
             Suite::Tables,
             Suite::Beyond,
+            Suite::Large,
             Suite::LargerThanMemory,
             Suite::Growth,
             Suite::Inside,

@@ -116,6 +116,11 @@ impl Txn {
         Ok(())
     }
 
+    /// Returns true if a commit hook may need the operations of the transaction, which are then kept
+    /// in memory.
+    pub fn needs_operations(&self) -> bool {
+        self.began_with_hook || self.database.hook_count.load(Relaxed) > 0
+    }
     /// Reads from a column family.
     #[inline]
     pub fn read<T>(

@@ -73,6 +73,29 @@ fn values_may_be_any_bytes() {
 }
 
 #[test]
+fn long_values_come_from_files_and_go_to_files() {
+    let w = TestDir::new();
+    let film: Vec<u8> =
+        (0..3_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(w.path("film.mkv"), &film).unwrap();
+    w.run_ok(&["put", "db", "film", "--file", "film.mkv"]);
+    assert!(w.run(&["get", "db", "film"]).stdout == film);
+    w.run_ok(&["get", "db", "film", "--file", "copy.mkv"]);
+    assert!(std::fs::read(w.path("copy.mkv")).unwrap() == film);
+    let part = w.run(&["get", "db", "film", "--offset", "2000000", "--length", "1000"]).stdout;
+    assert_eq!(part, film[2_000_000..2_001_000]);
+    assert_eq!(w.run(&["get", "db", "film", "--offset", "2999990"]).stdout, film[2_999_990..]);
+    assert!(w.run(&["get", "db", "film", "--offset", "4000000"]).stdout.is_empty());
+    let report = w.run_ok(&["put", "db", "again", "--file", "film.mkv", "--json"]);
+    assert!(report.contains("3000000"), "{report}");
+    w.run_failing(2, "no-such-file", &["put", "db", "x", "--file", "no-such-file"]);
+    w.run_failing(2, "no-such-dir", &["get", "db", "film", "--file", "no-such-dir/copy"]);
+    assert_eq!(w.run(&["put", "db", "x"]).code, 2, "a value is missing");
+    assert_eq!(w.run(&["put", "db", "x", "value", "--file", "film.mkv"]).code, 2);
+    assert_eq!(w.run(&["get", "db", "x"]).code, 1);
+}
+
+#[test]
 fn keys_may_be_any_bytes() {
     let w = TestDir::new();
     w.run_ok(&["put", "db", "--escaped", "a\\0b\\xff", "escaped"]);

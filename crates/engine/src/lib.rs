@@ -66,6 +66,11 @@ pub mod locks {
     pub use crate::txn::locks::{Deadlock, LockListener, LockWait};
 }
 
+/// Values that are written in parts.
+pub mod value_parts {
+    pub use crate::maintenance::value_writer::EngineValueWriter;
+}
+
 /// Encryption at rest.
 pub mod encryption {
     pub use crate::encrypted_env::encrypt_env;

@@ -2,8 +2,8 @@
 //! that the file formats or users see are in [`perigee_base::limits`].
 
 use perigee_base::limits::{
-    BATCH_BYTES_MAX, EDIT_BYTES_MAX, FAMILIES_MAX, FAMILY_NAME_BYTES_MAX, KEY_BYTES_MAX,
-    LEVEL0_RUNS_MAX, PREPARE_BYTES_MAX,
+    BATCH_BYTES_MAX, EDIT_BYTES_MAX, FAMILIES_MAX, FAMILY_NAME_BYTES_MAX, INLINE_VALUE_BYTES_MAX,
+    KEY_BYTES_MAX, LEVEL0_RUNS_MAX, PREPARE_BYTES_MAX, VALUE_BYTES_MAX, VLOG_CHUNK_BYTES,
 };
 
 // Commits
@@ -29,6 +29,17 @@ pub const COMMIT_BACKOFF_US_MAX: u64 = 1_000;
 /// Contention level at which a writer backs off: a collision adds two, an uncontended entry
 /// subtracts one.
 pub const CONTENTION_MAX: u32 = 8;
+
+// Values that are written in parts
+/// Values of at most this many bytes are logged like others; longer ones get a file of their own.
+pub const STREAMED_VALUE_BYTES_MIN: usize = VLOG_CHUNK_BYTES;
+const _: () = assert!(
+    STREAMED_VALUE_BYTES_MIN >= INLINE_VALUE_BYTES_MAX
+        && STREAMED_VALUE_BYTES_MIN <= VALUE_BYTES_MAX,
+    "what is not logged is separated in every column family"
+);
+/// Most bytes of such a value that are written without regard to the rate limit and free space.
+pub const PACED_VALUE_BYTES: usize = 4 << 20;
 
 // Log segments and the manifest
 /// Most bytes that are preallocated for a segment; space beyond that is allocated as it is written.

@@ -11,7 +11,7 @@ use crate::klog::layout::{FOOTER_BYTES, Footer};
 use crate::klog::{KlogReader, properties};
 use crate::range_tombstones::RangeTombstones;
 use crate::table_file_reader::TableFileReader;
-use crate::vlog::VlogReader;
+use crate::vlog::{ChunkReader, VlogReader};
 use perigee_base::checksum::{checksum, key_hash};
 use perigee_base::{
     Error, FamilyId, FileId, HEADER_BYTES, KeyComparator, Result, SeqNo, VlogPointer,
@@ -198,12 +198,30 @@ pub fn fuzz_vlog(bytes: &[u8]) -> bool {
         return false;
     };
     let Ok(reader) = VlogReader::from_file(input, DATABASE, Arc::default()) else { return false };
+    let reader = Arc::new(reader);
     for p in pointers {
-        if let Ok(value) = reader.read(&p) {
+        let value = reader.read(&p);
+        if let Ok(value) = &value {
             assert_eq!(value.len() as u64, p.value_bytes, "a value has the length of its pointer");
         }
+        let parts = read_parts(&reader, p);
+        assert_eq!(parts.ok().as_deref(), value.ok().as_deref(), "parts of a value are its bytes");
     }
     reader.verify(0, &mut |_| {}).is_err_and(|e| e.message().contains("whole file"))
+}
+
+/// Reads a value in parts, the last chunk first.
+fn read_parts(vlog: &Arc<VlogReader>, p: VlogPointer) -> Result<Vec<u8>> {
+    let mut chunks = ChunkReader::new(Arc::clone(vlog), p)?;
+    chunks.part_at(p.value_bytes.saturating_sub(1))?;
+    let mut value = Vec::new();
+    loop {
+        let part = chunks.part_at(value.len() as u64)?;
+        if part.is_empty() {
+            return Ok(value);
+        }
+        value.extend_from_slice(part);
+    }
 }
 
 /// An in-memory file.

@@ -48,7 +48,9 @@ pub use klog::{
 pub use range_tombstones::{RangeTombstoneFragment, RangeTombstones, TombstoneSpan};
 
 // Vlogs.
-pub use vlog::{VlogReader, VlogWriter};
+pub use vlog::{
+    ChunkReader, StreamedValueWriter, VlogReader, VlogSummary, VlogWriter, WrittenValue,
+};
 
 // Summaries of tables, for estimates; sizes and false-positive rates of filters.
 pub use expiry_histogram::ExpiryHistogram;

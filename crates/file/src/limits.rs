@@ -14,7 +14,8 @@ pub const LOG_PREALLOCATE_BYTES_MAX: u64 = 8 << 20;
 // Reading and writing of table files
 /// Default number of bytes to buffer before an append to a table file.
 pub const TABLE_BUFFER_BYTES: usize = 512 << 10;
-/// A table file is synced each time this many bytes were appended, so that the final sync is short.
+/// Each time this many bytes were appended to a table file, the system begins to write them to the
+/// disk, and those before are waited for: the final sync has to write at most twice as many.
 pub const TABLE_SYNC_INTERVAL_BYTES: u64 = 8 << 20;
 /// Read size of a sequential scan of a table file, unless one part is longer.
 pub const TABLE_SCAN_READ_BYTES: u64 = 128 << 10;

@@ -10,7 +10,7 @@ use crate::compression::Compression;
 use crate::handle_cache::{FileHandleCache, HandleLimit};
 use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
 use crate::limits::TABLE_BUFFER_BYTES;
-use crate::vlog::{VlogReader, VlogWriter};
+use crate::vlog::{StreamedValueWriter, VlogReader, VlogWriter};
 use perigee_base::{Bytes, Counters, Error, FileId, KeyComparator, Result};
 use perigee_env::Dir;
 use perigee_env::fs::OpenFileLimiter;
@@ -148,6 +148,17 @@ impl TableCache {
         let mut writer = VlogWriter::create(&*self.dir, id, self.database, compression)?;
         writer.set_buffer_bytes(self.buffer_bytes);
         Ok(writer)
+    }
+    /// Creates a writer of one value with a vlog of its own.
+    pub fn streamed_value_writer(
+        &self,
+        id: FileId,
+        compression: Compression,
+    ) -> Result<StreamedValueWriter> {
+        let mut writer =
+            VlogWriter::create_for_one_value(&*self.dir, id, self.database, compression)?;
+        writer.set_buffer_bytes(self.buffer_bytes);
+        Ok(StreamedValueWriter::new(writer))
     }
 
     /// Drops the readers of a file and its cached blocks. A thread that still holds a reader can

@@ -1,5 +1,6 @@
-//! Writes a table file: buffers appends, tracks the offset, syncs at intervals and computes the
-//! whole-file checksum. Shared by the klog and vlog writers; independent of the contents.
+//! Writes a table file: buffers appends, tracks the offset, lets the system write at intervals and
+//! computes the whole-file checksum. Shared by the klog and vlog writers; independent of the
+//! contents.
 
 use crate::filename::file_name;
 use crate::limits::{TABLE_BUFFER_BYTES, TABLE_SYNC_INTERVAL_BYTES};
@@ -20,8 +21,10 @@ pub(crate) struct TableFileWriter {
     flush_threshold: usize,
     /// Bytes appended to the file; the buffer follows them.
     appended_bytes: u64,
-    /// The part of `appended_bytes` that is already on stable storage.
-    synced_bytes: u64,
+    /// The part of `appended_bytes` that the system has begun to write to the disk, and the part
+    /// that it has written.
+    begun_bytes: u64,
+    written_bytes: u64,
     /// Number of append calls on the file.
     append_calls: u64,
     checksum: FileChecksum,
@@ -47,7 +50,8 @@ impl TableFileWriter {
             buffer,
             flush_threshold: TABLE_BUFFER_BYTES,
             appended_bytes: 0,
-            synced_bytes: 0,
+            begun_bytes: 0,
+            written_bytes: 0,
             append_calls: 0,
             checksum: FileChecksum::new(header.file),
             failed: false,
@@ -106,11 +110,13 @@ impl TableFileWriter {
             self.appended_bytes
         );
         self.buffer.clear();
-        if self.appended_bytes - self.synced_bytes >= TABLE_SYNC_INTERVAL_BYTES
+        if self.appended_bytes - self.begun_bytes >= TABLE_SYNC_INTERVAL_BYTES
             && !bug::is_active(Bug::SkipTableSync)
         {
-            self.file.sync().map_err(|e| e.in_file(&self.name))?;
-            self.synced_bytes = self.appended_bytes;
+            let begin = self.begun_bytes..self.appended_bytes;
+            let finish = self.written_bytes..self.begun_bytes;
+            self.file.write_back(begin, finish).map_err(|e| e.in_file(&self.name))?;
+            (self.written_bytes, self.begun_bytes) = (self.begun_bytes, self.appended_bytes);
         }
         self.failed = false;
         Ok(())
@@ -124,10 +130,12 @@ impl TableFileWriter {
     ) -> Result<(u64, u64)> {
         self.flush()?;
         check!(
-            self.buffer.is_empty() && self.synced_bytes <= self.appended_bytes,
+            self.buffer.is_empty()
+                && self.written_bytes <= self.begun_bytes
+                && self.begun_bytes <= self.appended_bytes,
             "a finished file is written completely",
             self.buffer.len(),
-            self.synced_bytes,
+            self.begun_bytes,
             self.appended_bytes
         );
         match deferred_syncs {

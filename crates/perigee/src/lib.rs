@@ -107,6 +107,12 @@ pub use txn::{Txn, TxnHandle};
 pub use write::batch::WriteBatch;
 pub use write::ttl::ValueWithTtl;
 
+/// Values that are written and read in parts; see `docs/large-values.md`.
+pub mod values {
+    pub use crate::read::value_reader::ValueReader;
+    pub use crate::txn::value_writer::ValueWriter;
+}
+
 /// Bulk loads ([`Family::bulk_load`]) and tables written outside a database, to be ingested
 /// ([`Admin::ingest_many`]).
 pub mod load {

@@ -76,6 +76,11 @@ fn check_handles(db: &Db, shown: &mut DebugLengths) {
     shown.check("Db", db);
     shown.check("Family", &family);
     shown.check("Snapshot", &db.snapshot().unwrap());
+    let mut writer = family.writer(vec![b'k'; LONG]).unwrap();
+    writer.append(&vec![b'v'; LONG]).unwrap();
+    shown.check("ValueWriter", &writer);
+    let key = family.first().unwrap().unwrap().0;
+    shown.check("ValueReader", &family.reader(&key[..]).unwrap().unwrap());
     let mut cursor = db.default_family().cursor().unwrap();
     shown.check("Cursor", &cursor);
     cursor.seek_to_last().unwrap();

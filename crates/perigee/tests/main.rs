@@ -34,6 +34,7 @@ mod format_versions;
 mod hermitage;
 mod ingest;
 mod large_transactions;
+mod large_values;
 mod load_and_delete_edge_cases;
 mod log_file;
 mod log_listener;

@@ -93,6 +93,7 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Act
                 rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily])
             }
             11 if writer == 0 => Action::PollChanges,
+            10 if rng.percent(40) => Action::PutInParts(rng.next()),
             10 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
             _ => {
                 let own =

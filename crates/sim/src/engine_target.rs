@@ -393,6 +393,12 @@ impl EngineTarget {
                     family(w).put_with_ttl(&w.key, value.bytes(), ttl_of_days(*days))?
                 }
                 (Some(value), WriteKind::Merge) => family(w).merge(&w.key, value.bytes())?,
+                (Some(value), _) if value.bytes().len() % 5 == 4 => {
+                    let mut writer = family(w).writer(&w.key)?;
+                    writer.set_logged_bytes_max(0);
+                    value.bytes().chunks(7).try_for_each(|part| writer.append(part))?;
+                    writer.finish().map(drop)?
+                }
                 (Some(value), _) => family(w).put(&w.key, value.bytes())?,
                 (None, WriteKind::SingleDelete) => family(w).single_delete(&w.key)?,
                 (None, _) => family(w).delete(&w.key)?,

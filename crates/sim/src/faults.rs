@@ -139,6 +139,7 @@ impl FaultPlan {
                 ]),
                 7 if i > 20 => Action::Compact,
                 8 => Action::Sync,
+                4 if i == 34 => Action::PutInParts(rng.next()),
                 4 if i > 10 => Action::Load(rng.next(), 100),
                 6 => Action::Commit(CommitSpec::Random(rng.next()), Some(Durability::None)),
                 _ => Action::Commit(CommitSpec::Random(rng.next()), None),

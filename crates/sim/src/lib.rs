@@ -38,4 +38,5 @@ pub mod runner;
 pub mod safety;
 pub mod session;
 pub mod settings;
+pub mod table_commits;
 pub mod faulty_oracle;

@@ -47,6 +47,7 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
         3 if writer == 0 => {
             rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily])
         }
+        4 if rng.percent(30) => Action::PutInParts(rng.next()),
         4 => Action::Load(rng.next(), 100),
         5 if n < 100 => Action::Flush,
         _ => {

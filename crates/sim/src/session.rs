@@ -8,6 +8,7 @@ use crate::ledger::{COUNTER_FAMILY, CommitOutcome, Ledger, Put, RequiredCommits,
 use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, lock_mutex};
 use crate::settings::Settings;
+use crate::table_commits;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind, Family, WriteBatch, WriteOptions};
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -44,6 +45,8 @@ pub enum Action {
     Commit(CommitSpec, Option<Durability>),
     /// Bulk load into all column families, with this memory limit.
     Load(u64, usize),
+    /// A transaction whose values are written in parts, each to a file of its own.
+    PutInParts(u64),
     /// `sync`.
     Sync,
     /// `flush`.
@@ -381,7 +384,17 @@ impl<'a> SessionWriter<'a> {
                 ignore_cancelled(self.commit(spec, durability)).map_err(|e| ("commit", e))
             }
             Action::Load(seed, memory) => {
-                ignore_cancelled(self.bulk_load(seed, memory)).map_err(|e| ("load", e))
+                let load = |writer: &Self, puts: &[Put]| {
+                    table_commits::load(puts, memory, |name| writer.family(name))
+                };
+                ignore_cancelled(self.commit_tables(seed, load)).map_err(|e| ("load", e))
+            }
+            Action::PutInParts(seed) => {
+                let put = |writer: &Self, puts: &[Put]| {
+                    let family = |name: &str| writer.family(name);
+                    table_commits::put_in_parts(&writer.shared.db, puts, family)
+                };
+                ignore_cancelled(self.commit_tables(seed, put)).map_err(|e| ("put in parts", e))
             }
             Action::Sync => {
                 let moment = lock_mutex(&self.shared.ledger).advance_clock();
@@ -476,14 +489,18 @@ impl<'a> SessionWriter<'a> {
     }
 
     /// Like a commit of random puts without deletes, but through tables: durable in every mode.
-    fn bulk_load(&mut self, seed: u64, memory: usize) -> Result<(), Error> {
+    fn commit_tables(
+        &mut self,
+        seed: u64,
+        write: impl FnOnce(&Self, &[Put]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let Some(mut puts) = self.commit_puts(CommitSpec::Random(seed)) else { return Ok(()) };
         for put in &mut puts {
             put.value.get_or_insert_with(|| b"instead of a delete".to_vec());
         }
         let number = lock_mutex(&self.shared.ledger).begin_commit(self.writer, puts);
         let puts = lock_mutex(&self.shared.ledger).puts(self.writer, number).to_vec();
-        let result = self.load_puts(&puts, memory);
+        let result = write(self, &puts);
         lock_mutex(&self.shared.ledger).end_commit(
             self.writer,
             number,
@@ -492,21 +509,6 @@ impl<'a> SessionWriter<'a> {
             u64::MAX,
         );
         result
-    }
-
-    fn load_puts(&self, puts: &[Put], memory: usize) -> Result<(), Error> {
-        let mut names: Vec<&str> = puts.iter().map(|p| &p.family.0[..]).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut loads = Vec::new();
-        for name in names {
-            let mut load = self.family(name)?.bulk_load()?.memory_bytes(memory);
-            for put in puts.iter().filter(|p| p.family.0 == name) {
-                load.put(&put.key, put.value.as_deref().unwrap_or_default())?;
-            }
-            loads.push(load);
-        }
-        perigee::load::BulkLoad::finish_all(&mut loads).map(|_| ())
     }
 
     fn family(&self, name: &str) -> Result<&Family, Error> {

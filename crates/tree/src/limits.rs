@@ -67,6 +67,11 @@ pub const CUT_TABLES_MAX: u64 = 64;
 pub const SMALL_TABLES_MIN: usize = 4;
 /// Value logs smaller than this are left alone until nothing references them.
 pub const COLLECTED_VLOG_BYTES_MIN: u64 = 64 << 10;
+/// Tables are merged because of the separated values that they may hide if these have at least this
+/// many bytes, and
+pub const HIDDEN_VLOG_BYTES_MIN: u64 = 1 << 20;
+/// this many times the bytes of the tables.
+pub const HIDDEN_VLOG_SHARE_MIN: u64 = 16;
 /// A compaction of dense tombstones may read at most this many times the bytes of their tables.
 pub const TOMBSTONE_COST_MAX: u64 = 16;
 /// A compaction of expired entries may read at most this many times their bytes.

@@ -140,14 +140,16 @@ void perigee_snapshot_free(perigee_snapshot_t *snapshot);
 typedef struct perigee_value_t perigee_value_t;
 typedef struct perigee_writer_t perigee_writer_t;
 
-/* The value is pinned without a copy until it is freed, whatever happens to the key or the transaction. */
+/* The value stays as it was until it is freed, whatever happens to the key or the transaction. A value of more than 1 MiB is
+ * read from its file, 1 MiB at a time, as long as the database is open. */
 int perigee_value_open(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key, size_t key_size,
                        perigee_value_t **value, uint64_t *size);
 int perigee_value_read(perigee_value_t *value, uint64_t offset, uint8_t *buffer, size_t size, size_t *got);
-int perigee_value_data(perigee_value_t *value, const uint8_t **data, size_t *size); /* the whole value; valid until it is freed */
+int perigee_value_data(perigee_value_t *value, const uint8_t **data, size_t *size); /* reads the whole value into memory; valid until it is freed */
 void perigee_value_free(perigee_value_t *value);
 
-/* Parts are buffered; finish puts the value into the transaction, and frees the writer if it succeeds. */
+/* Up to 4 GiB. More than 1 MiB goes to a file at once, and is not held in memory (up to 1 GiB, in memory, while a column family has a
+ * commit hook). finish puts the value into the transaction, and frees the writer if it succeeds; after an error free the writer. */
 int perigee_writer_new(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key, size_t key_size, time_t ttl,
                        uint64_t size_hint, perigee_writer_t **writer);
 int perigee_writer_append(perigee_writer_t *writer, const uint8_t *piece, size_t piece_size);

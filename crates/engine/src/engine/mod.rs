@@ -18,6 +18,7 @@ use crate::maintenance::load::{self, LoadBuilder};
 use crate::maintenance::prepared_spill;
 use crate::maintenance::safety::{BackupReport, CheckpointReport, backup, checkpoint};
 use crate::maintenance::txn_spill::TxnSpillFiles;
+use crate::maintenance::value_writer::{EngineValueWriter, FinishedValue};
 use crate::maintenance::verify;
 use crate::recover;
 use crate::resources::Resources;
@@ -32,8 +33,9 @@ use crate::stats::{
     VerifyReport,
 };
 use crate::txn::TxnManager;
-use crate::txn::locks::LockManager;
+use crate::txn::locks::{LockManager, LockMode};
 use crate::txn::prepared_txn::PreparedTxn;
+use crate::txn::read_write_sets::KeyOrRangeRef;
 use crate::txn::{EngineTxn, TxnSettings};
 use perigee_base::bug::Bug;
 use perigee_base::checksum::key_hash;
@@ -305,6 +307,41 @@ impl Engine {
             return Ok(());
         }
         txn.spill_if_needed(&self.resources, || Box::new(TxnSpillFiles::new(&self.maintenance)))
+    }
+    /// Begins a value of a column family that is written in parts.
+    ///
+    /// # Errors
+    /// `Closed`, `Poisoned`; `NotFound` if the column family was dropped.
+    pub fn value_writer(&self, family: &Arc<FamilyState>) -> Result<EngineValueWriter> {
+        EngineValueWriter::new(&self.maintenance, family)
+    }
+    /// Ends a value that was written in parts, and puts it in a transaction.
+    ///
+    /// # Errors
+    /// Those of a write in the transaction; the value is gone then.
+    pub fn put_written_value(
+        &self,
+        txn: &mut EngineTxn,
+        family: &FamilyState,
+        key: &[u8],
+        expiry: Option<Expiry>,
+        value: EngineValueWriter,
+    ) -> Result<()> {
+        value.finish(|finished| match finished {
+            FinishedValue::Short(value) => {
+                self.spill_if_full(txn)?;
+                let lock_target = || (KeyOrRangeRef::Key(key), LockMode::Insert);
+                txn.write(&self.runtime, family, lock_target, |batch| match expiry {
+                    Some(expiry) => batch.put_expiring(family.id, key, value, expiry),
+                    None => batch.put(family.id, key, value),
+                })
+            }
+            FinishedValue::InFile(value) => {
+                txn.put_separated(&self.resources, family, key, expiry, value, || {
+                    Box::new(TxnSpillFiles::new(&self.maintenance))
+                })
+            }
+        })
     }
     /// Prepares a transaction durably under an identifier. It has ended when this returns, whatever
     /// the result, unless the identifier is invalid or in use.

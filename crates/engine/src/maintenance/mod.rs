@@ -6,6 +6,7 @@ pub mod jobs;
 pub mod load;
 pub mod prepared_spill;
 pub mod txn_spill;
+pub mod value_writer;
 pub mod verify;
 pub mod safety;
 

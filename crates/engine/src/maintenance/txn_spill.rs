@@ -14,12 +14,13 @@ use crate::maintenance::load::publish::{LoadedTables, SpilledCommit, publish_tab
 use crate::maintenance::load::{LoadGuard, LoadPace};
 use crate::maintenance::prepared_spill;
 use crate::resources::Resources;
-use crate::txn::spill_store::{SpillStore, SpilledPrepare};
+use crate::txn::spill_store::{SeparatedEntry, SpillStore, SpilledPrepare};
 use crate::txn::validate::{CommitConditions, SpilledWriteCheck};
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId, SeqNo};
+use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, Result, RunId, SeqNo, ValueRef};
+use perigee_file::WrittenValue;
 use perigee_tree::bulk::{ObsoleteSpillFiles, SpillOutput, SpillRunSet, TxnSeqInfo};
 use perigee_tree::rewrite::{CreatedFiles, RewriteContext};
-use perigee_tree::{Memtable, OverlayRuns, Run, Table, TableMeta, Version};
+use perigee_tree::{Memtable, OverlayRuns, Run, Table, TableMeta, Version, VlogMeta};
 use std::sync::Arc;
 
 /// The spilled writes to one column family.
@@ -67,12 +68,14 @@ impl TxnSpillFiles {
         Ok(&mut self.families[at])
     }
 
-    /// Adds a memtable to the runs of its column family, merging runs first if there are many.
-    fn add_memtable(
+    /// Adds `bytes` to the runs of a column family with `add`, merging runs first if there are
+    /// many.
+    fn add_run(
         &mut self,
         id: FamilyId,
-        memtable: &Arc<Memtable>,
+        bytes: u64,
         seqs: &TxnSeqInfo,
+        add: impl FnOnce(&mut SpillRunSet, RewriteContext<'_>, &mut CreatedFiles) -> Result<()>,
     ) -> Result<()> {
         let maintenance = Arc::clone(&self.maintenance);
         let mine = self.family_spill(id)?;
@@ -81,9 +84,7 @@ impl TxnSpillFiles {
                 spill.merge_newest(seqs, setting, created)
             })?;
         }
-        mine.update_runs(&maintenance.catalog, memtable.bytes(), |spill, setting, created| {
-            spill.write_run(memtable, seqs, setting, created)
-        })
+        mine.update_runs(&maintenance.catalog, bytes, add)
     }
 
     /// Returns the final tables of all column families.
@@ -193,7 +194,11 @@ impl SpillStore for TxnSpillFiles {
             memtables.len()
         );
         let first = memtables.iter().map(|(_, m)| m.first_seq()).min().unwrap_or_default();
-        let added = memtables.iter().try_for_each(|(id, m)| self.add_memtable(*id, m, seqs));
+        let added = memtables.iter().try_for_each(|(id, m)| {
+            self.add_run(*id, m.bytes(), seqs, |spill, setting, created| {
+                spill.write_run(m, seqs, setting, created)
+            })
+        });
         maintenance.resources.add_freed_bytes(memtables.iter().map(|(_, m)| m.bytes()).sum());
         maintenance.resources.release_freed_memory();
         added.map_err(|e| {
@@ -203,6 +208,28 @@ impl SpillStore for TxnSpillFiles {
                 kind,
                 "the writes of a transaction that exceeds its memory could not be written to files",
             )
+        })
+    }
+
+    fn add_separated(
+        &mut self,
+        family: FamilyId,
+        entry: SeparatedEntry<'_>,
+        seqs: &TxnSeqInfo,
+    ) -> Result<()> {
+        let maintenance = Arc::clone(&self.maintenance);
+        let _working = LoadGuard::start(&maintenance)?;
+        let SeparatedEntry { key, seq, expiry, value: WrittenValue { pointer, vlog } } = entry;
+        check!(
+            pointer.offset + pointer.stored_bytes == vlog.bytes,
+            "the file of a value holds nothing else",
+            pointer,
+            vlog
+        );
+        let meta = VlogMeta { id: pointer.file, bytes: vlog.bytes, checksum: vlog.checksum };
+        let entry = EntryRef { key, seq, value: ValueRef::pointer(*pointer, expiry) };
+        self.add_run(family, key.len() as u64, seqs, |spill, setting, created| {
+            spill.add_separated(entry, meta, seqs, setting, created)
         })
     }
 

@@ -7,10 +7,12 @@ mod cached;
 mod cursor;
 mod explain;
 mod range_iter;
+mod value_reader;
 
 pub use cursor::ReadCursor;
 pub use explain::{ExplainStep, ExplainedBlock, Explanation};
 pub use range_iter::RangeIter;
+pub use value_reader::EngineValueReader;
 // Estimates and the bounds of scans are defined where they are computed.
 pub use perigee_tree::read::{Cardinality, RangeCost, RangeEstimate, ScanBounds};
 

@@ -5,7 +5,8 @@
 use super::locks::{LockOwner, TxnLocks};
 use super::validate::CommitConditions;
 use crate::settings::isolation::Isolation;
-use perigee_base::{FamilyId, Result, SeqNo};
+use perigee_base::{Expiry, FamilyId, Result, SeqNo};
+use perigee_file::WrittenValue;
 use perigee_tree::bulk::TxnSeqInfo;
 use perigee_tree::{Memtable, OverlayRuns};
 use std::fmt::Debug;
@@ -26,6 +27,19 @@ pub struct SpilledPrepare<'a> {
     pub locks: (LockOwner, TxnLocks),
 }
 
+/// An entry whose value is in a value log of its own.
+#[derive(Clone, Debug)]
+pub struct SeparatedEntry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The sequence number that the transaction assigned.
+    pub seq: SeqNo,
+    /// When it expires; `None`: never.
+    pub expiry: Option<Expiry>,
+    /// The value. Its file is synced, and in no version.
+    pub value: &'a WrittenValue,
+}
+
 /// The spilled writes of a transaction. Dropping it removes them.
 pub trait SpillStore: Debug + Send {
     /// Sets the memory held by the transaction, in bytes.
@@ -41,6 +55,16 @@ pub trait SpillStore: Debug + Send {
     fn add_runs(
         &mut self,
         memtables: &[(FamilyId, Arc<Memtable>)],
+        numbers: &TxnSeqInfo,
+    ) -> Result<()>;
+    /// Adds an entry as the newest one, with the file that holds its value.
+    ///
+    /// # Errors
+    /// Those of [`SpillStore::add_runs`]; the file is still the caller's then.
+    fn add_separated(
+        &mut self,
+        family: FamilyId,
+        entry: SeparatedEntry<'_>,
         numbers: &TxnSeqInfo,
     ) -> Result<()>;
     /// Rolls back everything from sequence number `number` on.

@@ -19,11 +19,12 @@ use crate::txn::read_write_sets::{KeyOrRangeRef, ReadSet};
 use crate::txn::serializable_txns::{SerializableTxn, SerializableTxns};
 use perigee_base::bug::Bug;
 use perigee_base::{
-    Error, ErrorKind, FamilyId, KeyBoundaryRef, KeyComparator, PinnedSlice, Result, SeqNo, bug,
+    Error, ErrorKind, Expiry, FamilyId, KeyBoundaryRef, KeyComparator, PinnedSlice, Result, SeqNo,
+    VlogPointer, bug, limits,
 };
-use perigee_file::EntryValue;
 use perigee_file::log::Batch;
-use perigee_tree::{TxnOverlay, read};
+use perigee_file::{EntryValue, WrittenValue};
+use perigee_tree::{TxnOverlay, Vlog, read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -402,6 +403,10 @@ impl EngineTxn {
     pub fn own_value(&self, family: &FamilyState, found: EntryValue) -> Result<PinnedSlice> {
         self.writes.value(family.id, found)
     }
+    /// Returns the value log of a separated value found by [`EngineTxn::find_own`].
+    pub fn own_vlog(&self, family: &FamilyState, p: &VlogPointer) -> Result<Arc<Vlog>> {
+        self.writes.find_vlog(family.id, p)
+    }
     /// Returns the tracker for the ranges that a scan reads, if they must be tracked.
     pub fn scan_tracker(&self, family: &FamilyState) -> Option<ScanTracker> {
         let is_tracked = !self.settings.read_only && !bug::is_active(Bug::RangeNotTracked);
@@ -513,14 +518,56 @@ impl EngineTxn {
         let comparator = family.tree.comparator();
         self.writes.add_family(family.id, comparator);
         self.writes.add_ops(comparator, write)?;
-        let (limit, bytes) = (self.settings.max_bytes, self.writes.written_size().bytes);
-        if limit != 0 && bytes > limit {
-            self.writes.roll_back(position);
-            return Err(Error::invalid(
-                "the transaction is too large: commit it, or raise TxnOptions::max_bytes",
-            )
-            .expected(format_args!("at most {limit} bytes"), bytes));
+        let bytes = self.writes.written_size().bytes;
+        check_written_bytes(self.settings.max_bytes, bytes)
+            .inspect_err(|_| self.writes.roll_back(position))?;
+        self.report_memory();
+        Ok(())
+    }
+
+    /// Puts a value that is in a file of its own; `make` creates the spill store.
+    ///
+    /// # Errors
+    /// Those of a write; `InvalidArgument` if the transaction contains merge operands. The file is
+    /// still the caller's then.
+    pub fn put_separated(
+        &mut self,
+        resources: &Resources,
+        family: &FamilyState,
+        key: &[u8],
+        expiry: Option<Expiry>,
+        value: &WrittenValue,
+        make: impl FnOnce() -> Box<dyn SpillStore>,
+    ) -> Result<()> {
+        if self.settings.pessimistic {
+            self.lock(&resources.runtime, family, KeyOrRangeRef::Key(key), LockMode::Insert)?;
         }
+        self.check(&resources.runtime)?;
+        family.check_not_dropped()?;
+        if self.settings.read_only {
+            return Err(Error::invalid("the transaction is read-only"));
+        }
+        if !self.writes.can_spill() {
+            return Err(Error::invalid(
+                "a transaction with merge operands accepts no values larger than a chunk that are                  written in parts: commit it, and put the value in another transaction",
+            ));
+        }
+        if key.len() > limits::KEY_BYTES_MAX {
+            return Err(Error::invalid("the key is too long")
+                .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), key.len()));
+        }
+        let bytes = self.writes.written_size().bytes + key.len() as u64 + value.pointer.value_bytes;
+        check_written_bytes(self.settings.max_bytes, bytes)?;
+        self.writes.ensure_spill_store(make);
+        self.writes.add_family(family.id, family.tree.comparator());
+        let savepoints = self.savepoints.iter().map(|s| s.position);
+        self.writes.add_separated(family.id, key, expiry, value, savepoints)?;
+        check!(
+            self.writes.is_spilled() && self.writes.can_spill(),
+            "a transaction with a value in a file is spilled",
+            self.writes.written_size()
+        );
+        self.writes.report_memory();
         self.report_memory();
         Ok(())
     }
@@ -603,6 +650,17 @@ impl Drop for EngineTxn {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Fails if a transaction of this size exceeds its limit (0: none).
+fn check_written_bytes(limit: u64, bytes: u64) -> Result<()> {
+    if limit != 0 && bytes > limit {
+        return Err(Error::invalid(
+            "the transaction is too large: commit it, or raise TxnOptions::max_bytes",
+        )
+        .expected(format_args!("at most {limit} bytes"), bytes));
+    }
+    Ok(())
 }
 
 /// Conflict if the contents of the column family are not those of the snapshot any more.

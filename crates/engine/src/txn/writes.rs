@@ -11,17 +11,17 @@
 //! are not rewritten for a rollback, so rolled-back indexes are recorded. A memtable with mostly
 //! rolled-back entries is rebuilt.
 
-use super::spill_store::SpillStore;
+use super::spill_store::{SeparatedEntry, SpillStore};
 use crate::limits::TXN_LINEAR_SEARCH_MAX;
 use perigee_base::bug::Bug;
 use perigee_base::{
-    EntryKind, Error, FamilyId, IoActivity, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo,
-    ValueRef, bug,
+    EntryKind, Error, Expiry, FamilyId, IoActivity, KeyComparator, OpIndex, PinnedSlice, Result,
+    SeqNo, ValueRef, VlogPointer, bug,
 };
-use perigee_file::EntryValue;
 use perigee_file::log::{Batch, BatchOp, BatchSavepoint};
+use perigee_file::{EntryValue, WrittenValue};
 use perigee_tree::bulk::TxnSeqInfo;
-use perigee_tree::{Memtable, TXN_SEQ_BASE, TxnOverlay, VisibleSeqs, read};
+use perigee_tree::{Memtable, TXN_SEQ_BASE, TxnOverlay, VisibleSeqs, Vlog, read};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -162,6 +162,39 @@ impl TxnWrites {
         self.batch.clear();
         self.ops.clear();
         self.reset_memtables();
+        Ok(())
+    }
+    /// Adds a put whose value is in a file of its own to the spill store, which must exist.
+    /// `savepoints`: their positions.
+    ///
+    /// # Errors
+    /// Same as [`SpillStore::add_runs`]: the put was not added, and the file is the caller's.
+    pub fn add_separated(
+        &mut self,
+        family: FamilyId,
+        key: &[u8],
+        expiry: Option<Expiry>,
+        value: &WrittenValue,
+        savepoints: impl Iterator<Item = WritesPosition> + Clone,
+    ) -> Result<()> {
+        // In the order in which they were written: runs hold what is older than memory.
+        self.spill(savepoints.clone())?;
+        let numbers = self.numbers(savepoints);
+        let seq = TXN_SEQ_BASE.of_op(self.next_index);
+        let store = self.spill_store.as_mut().ok_or_else(|| {
+            Error::internal("a transaction without a spill store gets a value in a file")
+        })?;
+        store.add_separated(family, SeparatedEntry { key, seq, expiry, value }, &numbers)?;
+        check!(
+            self.ops.is_empty() && !self.has_operands,
+            "a separated value is newer than all that was spilled before",
+            self.ops.len()
+        );
+        self.spilled_size.ops += 1;
+        self.spilled_size.bytes += key.len() as u64 + value.pointer.value_bytes;
+        self.spill_count += 1;
+        self.next_index.0 += 1;
+        self.spilled_below = self.next_index;
         Ok(())
     }
     /// Returns the numbers of savepoints and rollbacks that the spill store needs.
@@ -379,18 +412,24 @@ impl TxnWrites {
         match found {
             EntryValue::Value(value) | EntryValue::ValueExpiring(value, _) => Ok(value),
             EntryValue::Pointer(p) | EntryValue::PointerExpiring(p, _) => {
-                let spilled = self.spill_store.as_ref().and_then(|runs| runs.spilled_in(family));
-                let log = spilled.as_ref().and_then(|s| s.vlogs.get(&p.file));
-                let log = log.ok_or_else(|| {
-                    Error::internal("a value of the transaction is in an unknown value log")
-                })?;
-                log.reader.read_with_cause(&p, IoActivity::Get)
+                self.find_vlog(family, &p)?.reader.read_with_cause(&p, IoActivity::Get)
             }
             EntryValue::Tombstone => Err(Error::internal("a tombstone has no value")),
             EntryValue::Operand(_) | EntryValue::OperandPointer(_) => {
                 Err(Error::internal("an operand has no value by itself"))
             }
         }
+    }
+
+    /// Returns the value log of a separated value found by `find`.
+    ///
+    /// # Errors
+    /// `Internal` if the transaction did not write it.
+    pub fn find_vlog(&self, family: FamilyId, p: &VlogPointer) -> Result<Arc<Vlog>> {
+        let spilled = self.spill_store.as_ref().and_then(|runs| runs.spilled_in(family));
+        spilled
+            .and_then(|s| s.vlogs.get(&p.file).cloned())
+            .ok_or_else(|| Error::internal("a value of the transaction is in an unknown value log"))
     }
 
     /// Searches the operations in memory linearly, from the newest.

@@ -235,6 +235,9 @@ impl WritableFile for ClosableWritableFile {
     fn sync(&self) -> Result<()> {
         self.0.slot.get()?.sync()
     }
+    fn write_back(&self, begin: Range<u64>, finish: Range<u64>) -> Result<()> {
+        self.0.slot.get()?.write_back(begin, finish)
+    }
 }
 
 #[derive(Debug)]

@@ -162,6 +162,14 @@ pub trait WritableFile: Send + Sync + Debug {
     /// Writes contents and length to stable storage (`fdatasync`). After an error the state of the
     /// contents remains unknown: a later success does not mean that they are durable.
     fn sync(&self) -> Result<()>;
+    /// Lets the system begin to write the bytes of `begin` to the disk, and waits until it has
+    /// written those of `finish`, which it began before. Bounds what a later sync has to write,
+    /// while the caller goes on; nothing is durable before that sync. An error is like one of a
+    /// sync. The default is a sync.
+    fn write_back(&self, begin: Range<u64>, finish: Range<u64>) -> Result<()> {
+        let _ = (begin, finish);
+        self.sync()
+    }
 }
 
 /// A file opened for positional reads.

@@ -6,6 +6,7 @@
 //! after `fdatasync`.
 
 mod lock;
+mod write_back;
 mod file;
 mod system_limits;
 mod heap;

@@ -1,6 +1,7 @@
 //! Reads values from a vlog; each chunk is verified before use. A pointer is accepted only if it
 //! lies within the file and its chunks add up to its length.
 
+use super::writer::ONE_VALUE;
 use crate::block::frame::{self, Frame, FrameKind};
 use crate::compression::{self, Codec};
 use crate::handle_cache::FileHandleCache;
@@ -11,13 +12,24 @@ use perigee_base::{
     Result, VlogPointer,
 };
 use perigee_env::Dir;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// Which buffer holds a chunk that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChunkPlace {
+    /// That of the frame: the chunk is stored uncompressed.
+    Frame,
+    /// That of the raw bytes.
+    Raw,
+}
 
 /// Reads one vlog.
 #[derive(Debug)]
 pub struct VlogReader {
     input: TableFileReader,
     database: u64,
+    holds_one_value: bool,
     counters: Arc<Counters>,
 }
 
@@ -64,6 +76,7 @@ impl VlogReader {
         VlogReader {
             input: TableFileReader::placeholder(id, FileKind::Vlog, bytes.0, cause),
             database,
+            holds_one_value: false,
             counters,
         }
     }
@@ -74,12 +87,13 @@ impl VlogReader {
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
         let header = input.read_header(FileKind::Vlog, database)?;
-        if header.a != 0 || header.b != 0 {
+        if !matches!((header.a, header.b), (0 | ONE_VALUE, 0)) {
             return Err(
                 input.error_at(0, Error::corruption("unused fields of a vlog header are not zero"))
             );
         }
-        Ok(VlogReader { input, database, counters })
+        let holds_one_value = header.a == ONE_VALUE;
+        Ok(VlogReader { input, database, holds_one_value, counters })
     }
 
     /// Returns the file number.
@@ -89,6 +103,11 @@ impl VlogReader {
     /// Returns the file length in bytes.
     pub fn bytes(&self) -> u64 {
         self.input.bytes()
+    }
+
+    /// Returns true if the file was written for a single value.
+    pub fn holds_one_value(&self) -> bool {
+        self.holds_one_value
     }
 
     /// Reads the value of a pointer, counted as a point read.
@@ -151,6 +170,43 @@ impl VlogReader {
         frame.decompress(0).map(PinnedSlice::from).map_err(|e| self.input.error_at(p.offset, e))
     }
 
+    /// Checks the pointer of a value that is about to be read in parts.
+    pub(super) fn check_readable(&self, p: &VlogPointer) -> Result<()> {
+        self.check_pointer(p).map_err(|e| self.input.error_at(p.offset, e))
+    }
+
+    /// Reads a chunk of `raw_bytes`, whose frame lies at `offset` and is `frame_bytes` long. Returns
+    /// the place of its bytes: in `frame`, or decompressed in `raw`. Both are overwritten.
+    pub(super) fn read_chunk_into(
+        &self,
+        BlockHandle { offset, len }: BlockHandle,
+        raw_bytes: usize,
+        frame: &mut Vec<u8>,
+        raw: &mut Vec<u8>,
+    ) -> Result<ChunkPlace> {
+        frame.clear();
+        self.input.read_into(BlockHandle { offset, len }, frame)?;
+        self.counters.vlog_bytes_read.add(len);
+        self.counters.io.record_read(IoActivity::Get, len);
+        let decoded = self.decode_chunk(offset, frame, raw_bytes)?;
+        if decoded.codec == Codec::None {
+            return Ok(ChunkPlace::Frame);
+        }
+        raw.clear();
+        try_extend_zeroed(raw, raw_bytes)?;
+        compression::decompress(decoded.codec, decoded.payload, raw)
+            .map_err(|e| self.input.error_at(offset, e))?;
+        Ok(ChunkPlace::Raw)
+    }
+
+    /// Returns the error for a value whose chunks do not end where its pointer says.
+    pub(super) fn length_error(&self, p: &VlogPointer, end: u64) -> Error {
+        let e =
+            Error::corruption("the chunks of a value do not add up to the length in its pointer")
+                .expected(p.offset + p.stored_bytes, end);
+        self.input.error_at(p.offset, e)
+    }
+
     fn read_chunks(&self, p: &VlogPointer) -> Result<PinnedSlice> {
         let (mut offset, end) = (p.offset, p.offset + p.stored_bytes);
         let mut value = Vec::new();
@@ -158,7 +214,7 @@ impl VlogReader {
         let mut bytes = Vec::new();
         for part in value.chunks_mut(VLOG_CHUNK_BYTES) {
             bytes.clear();
-            let length = self.chunk_frame_bytes(offset, end)?;
+            let length = self.chunk_frame_bytes(offset..end)?;
             self.input.read_into(BlockHandle { offset, len: length }, &mut bytes)?;
             let frame = self.decode_chunk(offset, &bytes, part.len())?;
             compression::decompress(frame.codec, frame.payload, part)
@@ -166,17 +222,14 @@ impl VlogReader {
             offset += length;
         }
         if offset != end {
-            let e = Error::corruption(
-                "the chunks of a value do not add up to the length in its pointer",
-            )
-            .expected(end, offset);
-            return Err(self.input.error_at(p.offset, e));
+            return Err(self.length_error(p, offset));
         }
         Ok(PinnedSlice::from(value))
     }
 
-    /// Returns the length that the frame at `offset` declares; fails if it ends after `end`.
-    fn chunk_frame_bytes(&self, offset: u64, end: u64) -> Result<u64> {
+    /// Returns the length that the frame at the start of `rest` declares; fails if it ends after it.
+    pub(super) fn chunk_frame_bytes(&self, rest: Range<u64>) -> Result<u64> {
+        let Range { start: offset, end } = rest;
         let len = (frame::FRAME_HEADER_BYTES as u64).min(end - offset);
         let head = self.input.read(BlockHandle { offset, len })?;
         let length = frame::declared_frame_bytes(&head, FrameKind::Chunk)
@@ -226,7 +279,7 @@ impl VlogReader {
         scan.next_part(HEADER_BYTES as u64)?;
         while scan.offset() < self.input.bytes() {
             let offset = scan.offset();
-            let bytes = scan.next_part(self.chunk_frame_bytes(offset, self.input.bytes())?)?;
+            let bytes = scan.next_part(self.chunk_frame_bytes(offset..self.input.bytes())?)?;
             raw.clear();
             Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk)
                 .and_then(|f| f.decompress_append(&mut raw))

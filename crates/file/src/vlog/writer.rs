@@ -6,10 +6,13 @@
 use crate::block::frame::{self, FrameKind, FramePosition};
 use crate::compression::{Compression, Compressor};
 use crate::table_file_writer::TableFileWriter;
-use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
-use perigee_base::{Error, FileHeader, FileId, FileKind, HEADER_BYTES, Result, VlogPointer};
+use perigee_base::limits::{STREAMED_VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
+use perigee_base::{Bytes, Error, FileHeader, FileId, FileKind, HEADER_BYTES, Result, VlogPointer};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
+
+/// Field A of the header of a vlog that holds one value; 0 in the others.
+pub(super) const ONE_VALUE: u64 = 1;
 
 /// Summary of a finished vlog, for the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,41 +39,69 @@ impl VlogWriter {
         database: u64,
         compression: Compression,
     ) -> Result<VlogWriter> {
-        let header = FileHeader { kind: FileKind::Vlog, database, file: id, a: 0, b: 0 };
+        Self::create_marked(dir, id, database, compression, 0)
+    }
+    /// Creates a file for one value, which its header says.
+    pub fn create_for_one_value(
+        dir: &dyn Dir,
+        id: FileId,
+        database: u64,
+        compression: Compression,
+    ) -> Result<VlogWriter> {
+        Self::create_marked(dir, id, database, compression, ONE_VALUE)
+    }
+    fn create_marked(
+        dir: &dyn Dir,
+        id: FileId,
+        database: u64,
+        compression: Compression,
+        mark: u64,
+    ) -> Result<VlogWriter> {
+        let header = FileHeader { kind: FileKind::Vlog, database, file: id, a: mark, b: 0 };
         let output = TableFileWriter::create(dir, header)?;
         Ok(VlogWriter { output, compression, compressor: Compressor::new() })
     }
 
     /// Appends a value, which must not be empty; returns its pointer.
     pub fn append(&mut self, value: &[u8]) -> Result<VlogPointer> {
-        if value.is_empty() || value.len() > VALUE_BYTES_MAX {
+        if value.is_empty() || value.len() as u64 > STREAMED_VALUE_BYTES_MAX {
             return Err(Error::internal("invalid length of a separated value")
-                .expected(format_args!("1 to {VALUE_BYTES_MAX}"), value.len()));
+                .expected(format_args!("1 to {STREAMED_VALUE_BYTES_MAX}"), value.len()));
         }
-        let file = self.output.id();
-        let start = self.output.offset();
-        check!(start >= HEADER_BYTES as u64, "a value follows the header of its file", start);
+        let start = self.bytes_written();
         for chunk in value.chunks(VLOG_CHUNK_BYTES) {
-            let position = FramePosition { file, offset: self.output.offset() };
-            frame::append_frame(
-                self.output.buffer(),
-                position,
-                FrameKind::Chunk,
-                chunk,
-                self.compression,
-                &mut self.compressor,
-            )?;
-            self.output.flush_if_full()?;
+            self.append_chunk(chunk)?;
         }
+        Ok(self.value_pointer(start, Bytes(value.len() as u64)))
+    }
+
+    /// Appends a chunk of a value: [`VLOG_CHUNK_BYTES`], or fewer if it is the last one.
+    pub(super) fn append_chunk(&mut self, chunk: &[u8]) -> Result<()> {
+        let position = FramePosition { file: self.output.id(), offset: self.output.offset() };
+        frame::append_frame(
+            self.output.buffer(),
+            position,
+            FrameKind::Chunk,
+            chunk,
+            self.compression,
+            &mut self.compressor,
+        )?;
+        self.output.flush_if_full()
+    }
+
+    /// Returns the pointer to the value whose chunks were appended from the offset `start` on.
+    pub(super) fn value_pointer(&self, start: u64, value_bytes: Bytes) -> VlogPointer {
+        let value_bytes = value_bytes.0;
+        check!(start >= HEADER_BYTES as u64, "a value follows the header of its file", start);
         let stored_bytes = self.output.offset() - start;
-        let chunks = value.len().div_ceil(VLOG_CHUNK_BYTES);
+        let chunks = value_bytes.div_ceil(VLOG_CHUNK_BYTES as u64);
         check!(
-            stored_bytes <= (value.len() + chunks * frame::FRAME_OVERHEAD_BYTES) as u64,
+            stored_bytes <= value_bytes + chunks * frame::FRAME_OVERHEAD_BYTES as u64,
             "compression does not make a value longer",
             stored_bytes,
-            value.len()
+            value_bytes
         );
-        Ok(VlogPointer { file, offset: start, stored_bytes, value_bytes: value.len() as u64 })
+        VlogPointer { file: self.output.id(), offset: start, stored_bytes, value_bytes }
     }
 
     /// Returns the file size so far, in bytes.

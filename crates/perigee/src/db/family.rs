@@ -3,7 +3,9 @@
 
 use crate::read::source::ReadSource;
 use crate::write::batch::wrong_database_error;
-use crate::{Cursor, FamilyOptions, Iter, Keys, Readable, Result, Slice, Values, WriteOptions};
+use crate::{
+    Cursor, FamilyOptions, Iter, Keys, Readable, Result, Slice, Values, WriteOptions, limits,
+};
 use perigee_engine::reader::Reader;
 use perigee_engine::{Batch, Engine, FamilyState as Inner, Operation};
 use std::ops::RangeBounds;
@@ -110,7 +112,8 @@ impl Family {
         self.engine.set_family_settings(&self.inner, options.to_settings())
     }
     /// Sets `key` to `value` with the durability in
-    /// [`Options::durability`](crate::Options::durability).
+    /// [`Options::durability`](crate::Options::durability). A value of more than 1 GiB, up to 4
+    /// GiB, is written as by a [`ValueWriter`](crate::values::ValueWriter).
     ///
     /// ```
     /// # use perigee::*;
@@ -145,6 +148,9 @@ impl Family {
         options: WriteOptions,
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
+        if value.len() > limits::VALUE_BYTES_MAX {
+            return self.put_long(key, value, None);
+        }
         let mut batch = Batch::with_capacity(Batch::encoded_put_bytes(self.inner.id, key, value));
         batch.put(self.inner.id, key, value)?;
         self.engine.write(batch, options.durability)

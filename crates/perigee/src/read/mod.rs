@@ -5,11 +5,13 @@ pub mod slice;
 pub mod iter;
 pub mod snapshot;
 pub mod multi_get;
+pub mod value_reader;
 pub mod estimate;
 pub mod explain;
 
 use crate::read::iter::range_to_bounds;
 use crate::stats::RangeEstimate;
+use crate::values::ValueReader;
 use crate::{Cursor, Iter, Keys, Result, Slice, ValueWithTtl, Values};
 use perigee_engine::PinnedSlice;
 use perigee_engine::reader::ScanBounds;
@@ -100,6 +102,12 @@ pub trait Readable: ReadSource {
     fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
         let found = self.with_reader(|mut reader| reader.get_with_expiry(key.as_ref()))?;
         Ok(found.map(ValueWithTtl::from_engine))
+    }
+    /// Opens the value of `key`, to read it in parts, or returns `None` if the key does not exist;
+    /// see [`Family::reader`](crate::Family::reader).
+    fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+        let value = self.with_reader(|mut reader| reader.open_value(key.as_ref()))?;
+        Ok(value.map(ValueReader::new))
     }
     /// Returns the values of many keys, in the order of `keys`, each with its own result; see
     /// [`Family::multi_get`](crate::Family::multi_get).
@@ -218,6 +226,10 @@ macro_rules! inherent_reads {
             /// Returns the value of `key` with its expiry time; see [`Readable::get_with_ttl`].
             pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
                 Readable::get_with_ttl(self, key)
+            }
+            /// Opens the value of `key`, to read it in parts; see [`Readable::reader`].
+            pub fn reader(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueReader>> {
+                Readable::reader(self, key)
             }
             /// Returns the values of many keys; see [`Readable::multi_get`].
             pub fn multi_get<K: AsRef<[u8]>>(

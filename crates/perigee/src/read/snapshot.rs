@@ -3,6 +3,7 @@
 use crate::read::inherent_reads;
 use crate::read::source::ReadSource;
 use crate::stats::RangeEstimate;
+use crate::values::ValueReader;
 use crate::{Cursor, Family, Iter, Keys, Readable, Result, Slice, ValueWithTtl, Values};
 use perigee_engine::reader::Reader;
 use perigee_engine::{Engine, FamilyState, SnapshotHandle};

@@ -5,6 +5,7 @@ pub mod options;
 pub mod reads;
 pub mod writes;
 pub mod begin;
+pub mod value_writer;
 pub mod read_modify_write;
 pub mod two_phase;
 

@@ -3,6 +3,7 @@
 use crate::read::inherent_reads;
 use crate::read::source::ReadSource;
 use crate::stats::RangeEstimate;
+use crate::values::ValueReader;
 use crate::{
     Cursor, Error, Family, Iter, Keys, Readable, Result, Slice, Snapshot, Txn, ValueWithTtl, Values,
 };

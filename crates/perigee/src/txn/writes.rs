@@ -2,7 +2,7 @@
 
 use crate::txn::options::to_micros;
 use crate::write::range_delete;
-use crate::{Family, Result, Slice, Txn};
+use crate::{Family, Result, Slice, Txn, limits};
 use perigee_engine::{Batch, Expiry, KeyBoundary, KeyOrRangeRef, LockMode};
 use std::ops::RangeBounds;
 use std::time::Duration;
@@ -187,8 +187,11 @@ impl Txn {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (id, key) = (family.inner.id, key.as_ref());
-        self.write_key(family, key, LockMode::Insert, |batch| batch.put(id, key, value.as_ref()))
+        let (id, key, value) = (family.inner.id, key.as_ref(), value.as_ref());
+        if value.len() > limits::VALUE_BYTES_MAX {
+            return self.put_long(family, key, value, None);
+        }
+        self.write_key(family, key, LockMode::Insert, |batch| batch.put(id, key, value))
     }
     /// Sets `key` to `value` with a time to live of `ttl`, which starts now, not at the commit. See
     /// [`Family::put_with_ttl`].
@@ -210,10 +213,7 @@ impl Txn {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry_after(ttl));
-        self.write_key(family, key, LockMode::Insert, |batch| {
-            batch.put_expiring(id, key, value.as_ref(), until)
-        })
+        self.put_until(family, key, value, family.expiry_after(ttl).0)
     }
     /// Sets `key` to `value` until `expires_at_ms`, in milliseconds since the Unix epoch. See
     /// [`Family::put_until`].
@@ -236,9 +236,13 @@ impl Txn {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) -> Result<()> {
-        let (id, key, until) = (family.inner.id, key.as_ref(), Expiry(expires_at_ms));
+        let (id, key, value) = (family.inner.id, key.as_ref(), value.as_ref());
+        let expiry = Expiry(expires_at_ms);
+        if value.len() > limits::VALUE_BYTES_MAX {
+            return self.put_long(family, key, value, Some(expiry));
+        }
         self.write_key(family, key, LockMode::Insert, |batch| {
-            batch.put_expiring(id, key, value.as_ref(), until)
+            batch.put_expiring(id, key, value, expiry)
         })
     }
     /// Deletes `key`. Fails like [`Txn::put`].

@@ -1,6 +1,6 @@
 //! Entries that expire (time to live): writing them, reading their remaining time, and the clock.
 
-use crate::{Cursor, Family, Readable, Result, Slice, WriteBatch};
+use crate::{Cursor, Family, Readable, Result, Slice, WriteBatch, limits};
 use perigee_engine::reader::ExpiringValue;
 use perigee_engine::{Batch, Expiry};
 use std::time::Duration;
@@ -103,8 +103,12 @@ impl Family {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) -> Result<()> {
+        let (key, value, expiry) = (key.as_ref(), value.as_ref(), Expiry(expires_at_ms));
+        if value.len() > limits::VALUE_BYTES_MAX {
+            return self.put_long(key, value, Some(expiry));
+        }
         let mut batch = Batch::new();
-        batch.put_expiring(self.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))?;
+        batch.put_expiring(self.inner.id, key, value, expiry)?;
         self.engine.write(batch, None)
     }
     /// Returns the value of `key` with its expiry time, or `None` if the key does not exist.

@@ -14,11 +14,13 @@
 use crate::flush::flush;
 use crate::memtable::Memtable;
 use crate::mvcc::SnapshotStripes;
-use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
+use crate::rewrite::{
+    CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite, write_sorted,
+};
 use crate::scan::{MergeCursor, RunCursor, SourceCursor};
 use crate::txn_overlay::{OverlayRuns, TXN_SEQ_BASE};
 use crate::version::{Run, Table, TableMeta, Vlog, VlogMeta};
-use perigee_base::{FamilyId, FileId, KeyComparator, Result, RunId, SeqNo};
+use perigee_base::{EntryRef, FamilyId, FileId, KeyComparator, Result, RunId, SeqNo};
 use perigee_file::{RangeTombstones, TableCache};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -103,8 +105,40 @@ impl SpillRunSet {
         let context = intermediate_context(seq_info, context);
         let (_, output) = flush(memtable, RunId(0), context.clone(), created)?;
         let tables = self.open_outputs(&output, context.table_cache)?;
+        self.push_newest(tables);
+        Ok(())
+    }
+
+    /// Adds an entry whose value is in a value log of its own, as the newest run or at the end of
+    /// it. After an error the set is unchanged.
+    pub fn add_separated(
+        &mut self,
+        entry: EntryRef<'_>,
+        vlog: VlogMeta,
+        seq_info: &TxnSeqInfo,
+        context: RewriteContext<'_>,
+        created: &mut CreatedFiles,
+    ) -> Result<()> {
+        check!(
+            entry.seq >= TXN_SEQ_BASE
+                && entry.value.vlog_pointer().is_some_and(|p| p.file == vlog.id),
+            "an entry of a transaction points to the value log that comes with it",
+            entry.seq,
+            vlog
+        );
+        let context = intermediate_context(seq_info, context);
+        let mut output = write_sorted(std::iter::once(entry), context.clone(), created)?;
+        output.vlogs.push(vlog);
+        let tables = self.open_outputs(&output, context.table_cache)?;
+        self.push_newest(tables);
+        Ok(())
+    }
+
+    /// Adds tables as the newest run, or at the end of the newest run if that ends before they
+    /// begin.
+    fn push_newest(&mut self, tables: Vec<Arc<Table>>) {
         let Some(first) = tables.first().map(|t| t.meta.summary.begin(self.comparator)) else {
-            return Ok(());
+            return;
         };
         let ends_before = |t: &Arc<Table>| {
             t.meta.summary.end(self.comparator).cmp(self.comparator, first).is_le()
@@ -120,7 +154,6 @@ impl SpillRunSet {
                 self.runs.push(SpillRun { run, generation: 0 });
             }
         }
-        Ok(())
     }
 
     /// Opens the output files. After an error the set is unchanged.

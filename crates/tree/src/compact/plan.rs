@@ -35,6 +35,12 @@ pub struct TableShape {
     pub expiries: Option<Arc<ExpiryHistogram>>,
     /// Value logs that the table references.
     pub vlogs: Vec<FileId>,
+    /// Bytes that it references there.
+    pub vlog_bytes: u64,
+    /// Number of values that have a value log of their own.
+    pub long_values: u64,
+    /// The bytes of these value logs.
+    pub long_value_bytes: u64,
 }
 
 impl TableShape {
@@ -54,6 +60,9 @@ impl TableShape {
             range_tombstones: None,
             expiries: None,
             vlogs: Vec::new(),
+            vlog_bytes: 0,
+            long_values: 0,
+            long_value_bytes: 0,
         }
     }
 }
@@ -85,6 +94,12 @@ impl TreeShape {
     /// Returns the shape of a version.
     pub fn from_version(version: &Version) -> TreeShape {
         let refs = version.vlog_referenced_bytes();
+        let is_long =
+            |id: &FileId| version.vlogs.get(id).is_some_and(|v| v.reader.holds_one_value());
+        let long = |t: &crate::Table| {
+            let values = t.meta.summary.vlogs.iter().filter(|(id, _)| is_long(id));
+            values.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes))
+        };
         let table = |run: RunId, t: &Arc<crate::Table>| TableShape {
             id: t.meta.id,
             bytes: t.meta.summary.bytes,
@@ -99,6 +114,9 @@ impl TreeShape {
             range_tombstones: Some(t.reader.range_tombstones()).filter(|r| !r.is_empty()).cloned(),
             expiries: Some(t.reader.expiry_histogram()).filter(|e| !e.is_empty()).cloned(),
             vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
+            vlog_bytes: t.meta.summary.vlogs.iter().map(|(_, bytes)| *bytes).sum(),
+            long_values: long(t).0,
+            long_value_bytes: long(t).1,
         };
         TreeShape {
             comparator: version.comparator,

@@ -314,6 +314,11 @@ impl WritableFile for EncryptedWritableFile {
     fn sync(&self) -> Result<()> {
         self.inner.sync()
     }
+
+    fn write_back(&self, begin: Range<u64>, finish: Range<u64>) -> Result<()> {
+        let stored = |range: Range<u64>| range.start + HEADER_LEN..range.end + HEADER_LEN;
+        self.inner.write_back(stored(begin), stored(finish))
+    }
 }
 
 #[derive(Debug)]

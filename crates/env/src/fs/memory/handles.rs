@@ -10,6 +10,7 @@ use crate::fs::{Dir, DirLock, RandomAccessFile, WritableFile, file_name};
 use crate::sched;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -477,6 +478,10 @@ impl WritableFile for SimWritableFile {
         done.map_err(|e| e.in_file(&self.name))
     }
 
+    /// Makes nothing durable: only a sync does.
+    fn write_back(&self, _: Range<u64>, _: Range<u64>) -> Result<()> {
+        Ok(())
+    }
     fn sync(&self) -> Result<()> {
         sched::io_yield_point();
         let point = self.begin_sync().map_err(|e| e.in_file(&self.name))?;

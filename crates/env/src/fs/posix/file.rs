@@ -1,5 +1,6 @@
 //! Open files for writing and for reading.
 
+use super::write_back;
 use crate::fork::ForkGuard;
 use crate::fs::{RandomAccessFile, WritableFile, short_file_error};
 use crate::limits::IOV_SLICES_MAX;
@@ -109,6 +110,18 @@ impl WritableFile for PosixWritableFile {
     fn sync(&self) -> Result<()> {
         let done = self.file.sync_data();
         done.map_err(|e| sync_error(format_args!("sync {}", self.name), &e).in_file(&self.name))
+    }
+
+    fn write_back(&self, begin: Range<u64>, finish: Range<u64>) -> Result<()> {
+        self.fork_guard.check()?;
+        let done = write_back::begin(&self.file, begin)
+            .and_then(|()| write_back::finish(&self.file, finish));
+        match done {
+            Err(e) if write_back::is_unsupported(&e) => self.sync(),
+            done => done.map_err(|e| {
+                sync_error(format_args!("write back {}", self.name), &e).in_file(&self.name)
+            }),
+        }
     }
 }
 

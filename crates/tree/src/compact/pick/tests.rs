@@ -46,6 +46,71 @@ fn vlog_garbage_is_collected_from_deepest_level() {
     assert_eq!(format_plan(vlog_garbage::pick(&s)), "merge L2/8 -> L2 (value-log garbage)");
 }
 
+/// A table of level 1 with two entries over one of the last level with a hundred, which references
+/// `vlog_bytes`; `change` changes the two.
+fn picked_beside_separated_values(
+    vlog_bytes: u64,
+    change: impl FnOnce(&mut TableShape, &mut TableShape),
+) -> String {
+    let mut s = shape("L1: 5[a-b]300\nL6: 7[a-c]50000 8[d-e]50000");
+    s.vlogs.insert(FileId(20), VlogShape { bytes: vlog_bytes, referenced_bytes: vlog_bytes });
+    let (mut newer, mut older) = (s.levels[1][0][0].clone(), s.levels[6][0][0].clone());
+    (newer.entries, older.entries) = (2, 100);
+    (older.vlogs, older.vlog_bytes) = (vec![FileId(20)], vlog_bytes);
+    change(&mut newer, &mut older);
+    (s.levels[1][0][0], s.levels[6][0][0]) = (newer, older);
+    format_plan(vlog_garbage::pick(&s))
+}
+
+#[test]
+fn tables_are_merged_if_they_may_hide_much_larger_values() {
+    let merged = "merge L1/5 L6/7 -> L6 (value-log garbage)";
+    type Change = fn(&mut TableShape, &mut TableShape);
+    let picked = |vlog_bytes, change: Change| picked_beside_separated_values(vlog_bytes, change);
+    // Replaced values.
+    assert_eq!(picked(100 << 20, |newer, _| newer.vlog_bytes = 2 << 20), merged);
+    assert_eq!(
+        picked(100 << 20, |newer, _| newer.vlog_bytes = 1 << 19),
+        "nothing",
+        "too few bytes"
+    );
+    assert_eq!(picked(1 << 19, |newer, _| newer.vlog_bytes = 2 << 20), "nothing", "few are there");
+    let costly = |newer: &mut TableShape, older: &mut TableShape| {
+        (newer.vlog_bytes, older.bytes) = (2 << 20, 200_000);
+    };
+    assert_eq!(picked(100 << 20, costly), "nothing", "the merge costs more than a sixteenth");
+    // Deleted values: two of a hundred, then one that has its own file among small ones.
+    assert_eq!(picked(100 << 20, |newer, _| newer.tombstones = 2), merged);
+    assert_eq!(picked(40 << 20, |newer, _| newer.tombstones = 2), "nothing");
+    let long = |newer: &mut TableShape, older: &mut TableShape| {
+        (newer.tombstones, older.long_values, older.long_value_bytes) = (2, 1, 4 << 20);
+    };
+    assert_eq!(picked(5 << 20, long), merged);
+    let mixed = |newer: &mut TableShape, older: &mut TableShape| {
+        (newer.tombstones, newer.entries) = (2, 100_000);
+        (older.long_values, older.long_value_bytes) = (1, 4 << 20);
+    };
+    assert_eq!(picked(5 << 20, mixed), "nothing", "the next merge of its level does it");
+    assert_eq!(picked(100 << 20, |_, _| ()), "nothing", "two puts of short values");
+}
+
+#[test]
+fn versions_of_long_values_above_other_data_are_merged() {
+    let mut s = shape("L4: 5[b-b]300\nL5: 6[b-b]300\nL6: 7[a-c]50000 8[d-e]50000");
+    s.vlogs.insert(FileId(20), VlogShape { bytes: 4 << 20, referenced_bytes: 4 << 20 });
+    s.levels[6][0][0].entries = 100;
+    s.levels[5][0][0].entries = 1;
+    s.levels[5][0][0].vlog_bytes = 4 << 20;
+    assert_eq!(format_plan(vlog_garbage::pick(&s)), "nothing", "the only version");
+    s.levels[4][0][0].entries = 1;
+    s.levels[4][0][0].vlog_bytes = 4 << 20;
+    let merged = "merge L6/7 L4/5 L5/6 -> L6 (value-log garbage)";
+    assert_eq!(format_plan(vlog_garbage::pick(&s)), merged);
+    (s.levels[4][0][0].vlog_bytes, s.levels[4][0][0].tombstones) = (0, 1);
+    (s.levels[5][0][0].long_values, s.levels[5][0][0].long_value_bytes) = (1, 4 << 20);
+    assert_eq!(format_plan(vlog_garbage::pick(&s)), merged, "deleted");
+}
+
 #[test]
 fn tables_covered_by_range_tombstone_are_dropped() {
     let range_tombstone = |begin: &str, end: &str, seq| {

@@ -194,14 +194,15 @@ pub unsafe extern "C" fn perigee_writer_new(
         let (key, place) = unsafe { (key(key_, key_size)?, out_param(writer)?) };
         *place = null_mut();
         let mut current = TXNS.lock(txn as usize)?;
-        let limit = match current.needs_operations() {
+        let is_buffered = current.needs_operations();
+        let limit = match is_buffered {
             true => limits::VALUE_BYTES_MAX as u64,
             false => limits::STREAMED_VALUE_BYTES_MAX,
         };
         if size_hint > limit {
             return Err(too_large(limit));
         }
-        let value = if current.needs_operations() {
+        let value = if is_buffered {
             current.read(cf, |_, f| f.writer(key).map(drop))?;
             WrittenParts::Buffered(Vec::new())
         } else {

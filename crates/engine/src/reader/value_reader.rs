@@ -4,6 +4,7 @@ use super::{Reader, TxnLookup};
 use crate::catalog::family::FamilyState;
 use crate::engine::Engine;
 use crate::txn::EngineTxn;
+use perigee_base::limits::ZSTD_RATIO_MAX;
 use perigee_base::{Error, PinnedSlice, Result, SeqNo, VlogPointer};
 use perigee_file::{ChunkReader, EntryValue};
 use perigee_tree::{View, Vlog, read};
@@ -66,9 +67,10 @@ pub struct EngineValueReader {
 /// Deletes the file of the value, if it was only kept for this reader.
 impl Drop for EngineValueReader {
     fn drop(&mut self) {
-        let OpenValue::Separated { .. } = self.value else { return };
+        let OpenValue::Separated { vlog, .. } = &self.value else { return };
+        let vlog = Arc::downgrade(vlog);
         self.value = OpenValue::Pinned(PinnedSlice::from(Vec::new()));
-        if self.engine.check_open().is_ok() {
+        if vlog.strong_count() == 0 && self.engine.check_open().is_ok() {
             let _ = self.engine.catalog.delete_unreferenced();
         }
     }
@@ -97,7 +99,7 @@ impl EngineValueReader {
             OpenValue::Separated { chunks, vlog } => {
                 self.engine.check_open()?;
                 check!(
-                    chunks.value_bytes() <= vlog.meta.bytes.saturating_mul(1 << 15),
+                    chunks.value_bytes() <= vlog.meta.bytes.saturating_mul(ZSTD_RATIO_MAX as u64),
                     "a value fits into its file",
                     vlog.meta
                 );

@@ -497,13 +497,14 @@ impl EngineTxn {
         Ok(())
     }
 
-    /// Adds the operations that `write` writes to a batch; `lock_target` returns what to lock.
-    pub fn write<'k>(
+    /// Locks what `lock_target` returns, if the transaction takes locks, and checks that it accepts
+    /// writes to the column family.
+    #[inline]
+    fn begin_write<'k>(
         &mut self,
         runtime: &Runtime,
         family: &FamilyState,
         lock_target: impl FnOnce() -> (KeyOrRangeRef<'k>, LockMode),
-        write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         if self.settings.pessimistic {
             let (target, mode) = lock_target();
@@ -514,6 +515,17 @@ impl EngineTxn {
         if self.settings.read_only {
             return Err(Error::invalid("the transaction is read-only"));
         }
+        Ok(())
+    }
+    /// Adds the operations that `write` writes to a batch; `lock_target` returns what to lock.
+    pub fn write<'k>(
+        &mut self,
+        runtime: &Runtime,
+        family: &FamilyState,
+        lock_target: impl FnOnce() -> (KeyOrRangeRef<'k>, LockMode),
+        write: impl FnOnce(&mut Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.begin_write(runtime, family, lock_target)?;
         let position = self.writes.position();
         let comparator = family.tree.comparator();
         self.writes.add_family(family.id, comparator);
@@ -539,14 +551,8 @@ impl EngineTxn {
         value: &WrittenValue,
         make: impl FnOnce() -> Box<dyn SpillStore>,
     ) -> Result<()> {
-        if self.settings.pessimistic {
-            self.lock(&resources.runtime, family, KeyOrRangeRef::Key(key), LockMode::Insert)?;
-        }
-        self.check(&resources.runtime)?;
-        family.check_not_dropped()?;
-        if self.settings.read_only {
-            return Err(Error::invalid("the transaction is read-only"));
-        }
+        let lock_target = || (KeyOrRangeRef::Key(key), LockMode::Insert);
+        self.begin_write(&resources.runtime, family, lock_target)?;
         if !self.writes.can_spill() {
             return Err(Error::invalid(
                 "a transaction with merge operands accepts no values larger than a chunk that are                  written in parts: commit it, and put the value in another transaction",

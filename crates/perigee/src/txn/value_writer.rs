@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// A value of more than 1 MiB goes directly to a file of its own, compressed as the column family's
 /// other values are, without being logged: it is written once. Until it is finished it takes disk
-/// space, but only a few MiB of memory. After a crash, the next open removes the file.
+/// space, but only a few MiB of memory. After a crash, the next open moves the file to `trash/`.
 ///
 /// From [`Family::writer`] or [`Txn::writer`].
 pub struct ValueWriter<'t> {

@@ -100,23 +100,28 @@ impl TreeShape {
             let values = t.meta.summary.vlogs.iter().filter(|(id, _)| is_long(id));
             values.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes))
         };
-        let table = |run: RunId, t: &Arc<crate::Table>| TableShape {
-            id: t.meta.id,
-            bytes: t.meta.summary.bytes,
-            run,
-            entries: t.meta.summary.entries,
-            tombstones: t.meta.summary.tombstones,
-            skipped_tombstones: t.reader.skipped_tombstones(),
-            first: t.meta.summary.begin(version.comparator).to_boundary(),
-            last: t.meta.summary.end(version.comparator).to_boundary(),
-            smallest_seq: t.meta.seq_range().0,
-            largest_seq: t.meta.seq_range().1,
-            range_tombstones: Some(t.reader.range_tombstones()).filter(|r| !r.is_empty()).cloned(),
-            expiries: Some(t.reader.expiry_histogram()).filter(|e| !e.is_empty()).cloned(),
-            vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
-            vlog_bytes: t.meta.summary.vlogs.iter().map(|(_, bytes)| *bytes).sum(),
-            long_values: long(t).0,
-            long_value_bytes: long(t).1,
+        let table = |run: RunId, t: &Arc<crate::Table>| {
+            let (long_values, long_value_bytes) = long(t);
+            TableShape {
+                id: t.meta.id,
+                bytes: t.meta.summary.bytes,
+                run,
+                entries: t.meta.summary.entries,
+                tombstones: t.meta.summary.tombstones,
+                skipped_tombstones: t.reader.skipped_tombstones(),
+                first: t.meta.summary.begin(version.comparator).to_boundary(),
+                last: t.meta.summary.end(version.comparator).to_boundary(),
+                smallest_seq: t.meta.seq_range().0,
+                largest_seq: t.meta.seq_range().1,
+                range_tombstones: Some(t.reader.range_tombstones())
+                    .filter(|r| !r.is_empty())
+                    .cloned(),
+                expiries: Some(t.reader.expiry_histogram()).filter(|e| !e.is_empty()).cloned(),
+                vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
+                vlog_bytes: t.meta.summary.vlogs.iter().map(|(_, bytes)| *bytes).sum(),
+                long_values,
+                long_value_bytes,
+            }
         };
         TreeShape {
             comparator: version.comparator,

@@ -9,6 +9,9 @@ use perigee_base::limits::{
 // Commits
 /// Longest time that the leader of a commit group waits for more writers, in microseconds.
 pub const GROUP_WAIT_US_MAX: u64 = 2_000;
+/// Shortest time, in microseconds, for which a thread that is about to sync waits for the threads
+/// of the last sync. In shorter times they do not come back from their clients.
+pub const SYNC_WAIT_US_MIN: u64 = 100;
 /// Batches of at most this many operations look up their column families in the commit section: the
 /// list is readily available there, and outside of it writers would contend for its lock.
 pub const LATE_LOOKUP_OPS_MAX: u32 = 4;
@@ -200,6 +203,7 @@ const _: () = assert!(COPIED_RECORD_BYTES_MAX <= SMALL_BATCH_BYTES);
 const _: () = assert!(SMALL_BATCH_BYTES < BATCH_BYTES_MAX);
 const _: () = assert!(COMMIT_SPINS_PER_TRY >= 1 && COMMIT_SPINS_PER_TRY < COMMIT_SPINS_MAX);
 const _: () = assert!(COMMIT_BACKOFF_US <= COMMIT_BACKOFF_US_MAX);
+const _: () = assert!(SYNC_WAIT_US_MIN < GROUP_WAIT_US_MAX);
 const _: () = assert!(COMMIT_BACKOFF_US_MAX <= GROUP_WAIT_US_MAX, "no longer than a group waits");
 const _: () = assert!(CONTENTION_MAX >= 2, "one collision alone is no contention");
 const _: () = assert!(SPARE_REQUEST_BYTES_MIN < SEGMENT_PREALLOCATED_BYTES_MAX);

@@ -10,6 +10,10 @@ pub const OPEN_RETRIES_MAX: usize = 64;
 /// Most slices that one system call writes (Linux: `IOV_MAX`).
 pub const IOV_SLICES_MAX: usize = 1024;
 
+/// Zeros that an append to allocated space writes after its bytes if it is synced. With records of
+/// 100 bytes to 10 KB 16, 64 and 256 KiB made no difference.
+pub const ZEROS_AHEAD_BYTES: usize = 64 << 10;
+
 /// Most bytes of the first append to a log, which a crash may keep although it loses the header of
 /// an encrypted file in front of them.
 pub const FIRST_APPEND_BYTES_MAX: u64 = 512;

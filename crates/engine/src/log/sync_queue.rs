@@ -5,9 +5,11 @@
 //! As in the commit queue, a thread whose wait has just ended comes back shortly after the next
 //! sync has started. So a thread about to sync first waits until as many threads have arrived as
 //! were here at the end of the last sync, but no longer than a fraction of the duration of a sync.
+//! If that is too short for a thread to answer its client and to receive the next statement, the
+//! sync starts at once: the wait would only make it later.
 
 use super::Log;
-use crate::limits::GROUP_WAIT_US_MAX;
+use crate::limits::{GROUP_WAIT_US_MAX, SYNC_WAIT_US_MIN};
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::{Clock, Condvar, Mutex, MutexGuard};
 
@@ -85,6 +87,9 @@ impl SyncQueue {
         mut state: MutexGuard<'a, SyncQueueState>,
     ) -> MutexGuard<'a, SyncQueueState> {
         let patience = (state.sync_us / 2).min(GROUP_WAIT_US_MAX);
+        if patience < SYNC_WAIT_US_MIN {
+            return state;
+        }
         state.is_gathering = true;
         let is_short = |state: &SyncQueueState| state.waiting + 1 < state.expected;
         state = self.arrived.wait_timeout_while_us(state, clock, patience, is_short);

@@ -145,6 +145,7 @@ pub trait WritableFile: Send + Sync + Debug {
     /// change neither its length nor its allocated space. Appends still continue where the last one
     /// ended, and [`WritableFile::len`] does not count the zeros. Returns false, without a change,
     /// if the file system does not support it. After an error there may be any number of zeros.
+    /// Appends may write those zeros to the disk before they are overwritten.
     fn allocate(&self, len: u64) -> Result<bool> {
         let _ = len;
         Ok(false)

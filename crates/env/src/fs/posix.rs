@@ -7,6 +7,7 @@
 
 mod lock;
 mod write_back;
+mod zeroed_space;
 mod file;
 mod system_limits;
 mod heap;

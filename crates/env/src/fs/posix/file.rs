@@ -1,6 +1,7 @@
 //! Open files for writing and for reading.
 
 use super::write_back;
+use super::zeroed_space::ZeroedSpace;
 use crate::fork::ForkGuard;
 use crate::fs::{RandomAccessFile, WritableFile, short_file_error};
 use crate::limits::IOV_SLICES_MAX;
@@ -20,6 +21,7 @@ pub(super) struct PosixWritableFile {
     /// Bytes appended successfully; offset of the next append. The file is longer after a failed
     /// append.
     len: AtomicU64,
+    zeroed: ZeroedSpace,
     fork_guard: ForkGuard,
 }
 
@@ -29,6 +31,7 @@ impl PosixWritableFile {
             file,
             name: name.to_owned(),
             len: AtomicU64::new(len),
+            zeroed: ZeroedSpace::default(),
             fork_guard: ForkGuard::new(),
         }
     }
@@ -39,7 +42,12 @@ impl WritableFile for PosixWritableFile {
         self.fork_guard.check()?;
         let offset = self.len.load(Ordering::Acquire);
         let total: usize = parts.iter().map(|p| p.len()).sum();
-        write_all_at(&self.file, parts, offset).map_err(|e| {
+        let zeros = self.zeroed.zeros_after(offset..offset + total as u64);
+        let written = match zeros.is_empty() {
+            true => write_all_at(&self.file, parts, offset),
+            false => write_all_at(&self.file, &[parts, &[zeros]].concat(), offset),
+        };
+        written.map_err(|e| {
             Error::io(format_args!("append {total} bytes to {}", self.name), &e)
                 .at(&self.name, offset)
         })?;
@@ -68,7 +76,10 @@ impl WritableFile for PosixWritableFile {
         let done =
             rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, mode, from, len - from));
         match done {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.zeroed.note_allocated(len);
+                Ok(true)
+            }
             // Not supported by the file system or by a sandbox.
             Err(e) if !matches!(e, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO) => {
                 Ok(false)
@@ -98,6 +109,7 @@ impl WritableFile for PosixWritableFile {
         if len > self.len() {
             return Err(Error::invalid("truncate beyond the end of the file").at(&self.name, len));
         }
+        self.zeroed.note_truncated(len);
         // The standard library retries the call if a signal interrupts it.
         let done = self.file.set_len(len);
         done.map_err(|e| {
@@ -108,6 +120,7 @@ impl WritableFile for PosixWritableFile {
     }
 
     fn sync(&self) -> Result<()> {
+        self.zeroed.note_sync();
         let done = self.file.sync_data();
         done.map_err(|e| sync_error(format_args!("sync {}", self.name), &e).in_file(&self.name))
     }

@@ -163,3 +163,43 @@ fn sync_failing_with_full_disk_is_not_retryable() {
     assert_eq!(e.kind(), ErrorKind::Io);
     assert!(!e.is_retryable());
 }
+
+/// Appends and syncs of random lengths in allocated space: the file holds what was appended,
+/// followed by zeros up to the allocated length, also after truncations.
+#[test]
+fn zeros_written_ahead_are_overwritten() {
+    let scratch = ScratchDir::new();
+    let dir = scratch.open();
+    let file = dir.create("f").unwrap();
+    let mut rand = crate::rand::SeededRng::new(7);
+    let (mut expected, mut allocated) = (Vec::new(), 0);
+    for step in 0..400u64 {
+        match rand.index(12) {
+            0 => {
+                allocated = allocated.max(expected.len() as u64 + 1 + rand.index(200_000) as u64);
+                assert!(file.allocate(allocated).unwrap());
+            }
+            1 => {
+                expected.truncate(rand.index(expected.len() + 1));
+                file.truncate(expected.len() as u64).unwrap();
+                allocated = 0;
+            }
+            _ => {
+                let bytes = vec![
+                    step as u8 | 1;
+                    1 + rand.index(if step % 20 == 0 { 90_000 } else { 3_000 })
+                ];
+                expected.extend_from_slice(&bytes);
+                file.append(&[&bytes[..bytes.len() / 2], &bytes[bytes.len() / 2..]]).unwrap();
+            }
+        }
+        if rand.chance(0.7) {
+            file.sync().unwrap();
+        }
+        let on_disk = std::fs::read(scratch.0.join("db/f")).unwrap();
+        let end = (allocated as usize).max(expected.len());
+        assert_eq!((on_disk.len(), file.len()), (end, expected.len() as u64), "step {step}");
+        assert!(on_disk.starts_with(&expected), "step {step}");
+        assert!(on_disk[expected.len()..].iter().all(|b| *b == 0), "step {step}");
+    }
+}

@@ -193,6 +193,7 @@ mod tests {
             level1_bytes: 400_000,
             ratio: 10,
             table_bytes: 100_000,
+            vlog_garbage_percent: 0,
         };
         let run = |workload| {
             let spec = SimulationSpec {
@@ -232,6 +233,7 @@ mod tests {
             level1_bytes: 400_000,
             ratio: 10,
             table_bytes: 100_000,
+            vlog_garbage_percent: 0,
         };
         let spec = SimulationSpec {
             workload: Workload::Random,

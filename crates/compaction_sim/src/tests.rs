@@ -27,8 +27,13 @@ fn format_plan(plan: Option<CompactionPlan>) -> String {
 
 #[test]
 fn leveled_picker_plans() {
-    const LIMITS: PickerOptions =
-        PickerOptions { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
+    const LIMITS: PickerOptions = PickerOptions {
+        level0_runs: 4,
+        level1_bytes: 100,
+        ratio: 10,
+        table_bytes: 10,
+        vlog_garbage_percent: 0,
+    };
     let runs = |n: u64| (1..=n).map(|id| vec![table(id, "a", "f", 1)]).collect::<Vec<_>>();
     let level1 = || vec![vec![table(5, "a", "b", 60), table(6, "f", "g", 60)]];
     let cases = [
@@ -74,6 +79,7 @@ fn plans_preserve_version_order_and_data() {
             level1_bytes: next(3) * 200,
             ratio: 2 + next(4),
             table_bytes: 50 + next(400),
+            vlog_garbage_percent: 0,
         };
         let picker = if seed % 5 == 0 { PickerKind::Leveled } else { PickerKind::Spooky };
         let mut model = LsmModel::new(picker, limits, 10);

@@ -67,6 +67,9 @@ pub const CUT_TABLES_MAX: u64 = 64;
 pub const SMALL_TABLES_MIN: usize = 4;
 /// Value logs smaller than this are left alone until nothing references them.
 pub const COLLECTED_VLOG_BYTES_MIN: u64 = 64 << 10;
+/// A value log is collected because there is too much garbage in all of them only if this fraction
+/// of it is garbage: collecting less moves too many bytes for those that it frees.
+pub const COLLECTED_VLOG_SHARE_MIN: u64 = 8;
 /// Tables are merged because of the separated values that they may hide if these have at least this
 /// many bytes, and
 pub const HIDDEN_VLOG_BYTES_MIN: u64 = 1 << 20;

@@ -42,7 +42,8 @@ def engine_name(name):
 def add_common_arguments(parser, settle):
     """Adds the arguments of all benchmarks. `settle`: default of --settle."""
     name = parser.prog.rsplit(".", 1)[0].replace("_", "-")
-    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], help="InnoDB, PERIGEE, ROCKSDB, TIDESDB; $PERIGEE_OPTIONS: more options of the server with PERIGEE")
+    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], 
+                        help="InnoDB, PERIGEE, ROCKSDB, TIDESDB; $PERIGEE_OPTIONS, $INNODB_OPTIONS and so on: more options of the server")
     parser.add_argument("--memory", type=int, default=256, help="MiB of caches and write buffers of each engine")
     parser.add_argument("--limit", type=int, default=0, help="MiB of each server with its page cache (memory cgroup; needs root); 0: none")
     parser.add_argument("--settle", type=int, default=settle,
@@ -72,7 +73,7 @@ def engine_options(engine, memory_mb, data):
     small = ["--innodb-buffer-pool-size=8M", "--innodb-log-file-size=16M"]
     if engine == "PERIGEE":
         return small + ["--perigee-memory-budget=%d" % memory, "--perigee-flush-log-at-trx-commit=1",
-                        "--perigee-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS] + os.environ.get("PERIGEE_OPTIONS", "").split()
+                        "--perigee-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS]
     if engine == "ROCKSDB":
         # Indexes and filters outside the block cache: a large filter does not fit into one of its up to 64 shards, and would be
         # read again for each key. This gives MyRocks a little more memory than the others (about 2 bytes for each row and index).
@@ -87,12 +88,17 @@ def engine_options(engine, memory_mb, data):
                     "--tidesdb-unified-memtable-sync-mode=FULL", "--tidesdb-lock-wait-timeout-ms=%d" % (LOCK_WAIT_SECONDS * 1000)]
 
 
+def more_options(engine):
+    """Options of the environment, as INNODB_OPTIONS: the last of two options with the same name counts."""
+    return os.environ.get(engine.upper() + "_OPTIONS", "").split()
+
+
 class BenchmarkServer(Server):
     def __init__(self, directory, engine, memory_mb, binlog=False, memory_limit_mb=0, options=()):
         engine = engine_name(engine)
         data = os.path.join(os.path.abspath(directory), "data")
         super().__init__(directory, engine, memory_mb=memory_mb, binlog=binlog,
-                         options=COMMON_OPTIONS + engine_options(engine, memory_mb, data) + list(options))
+                         options=COMMON_OPTIONS + engine_options(engine, memory_mb, data) + more_options(engine) + list(options))
         self.memory_limit_mb = memory_limit_mb
         self.paused = False
         self.cgroup = None
@@ -151,12 +157,21 @@ class BenchmarkServer(Server):
             raise SystemExit("the server of %s ended with status %s; log: %s" % (self.engine, status, self.log))
 
     def counters(self):
-        """CPU seconds and bytes read from and written to storage since the start of the process."""
+        """CPU seconds of the process, and bytes read from and written to the disk of its data directory since the machine
+        started, its journal included. The other servers are stopped meanwhile. (The counters of the process count whole
+        folios of the page cache, up to 64 KiB for a record of 200 bytes.)"""
         with open("/proc/%d/stat" % self.process.pid) as file:
             fields = file.read().rsplit(")", 1)[1].split()
-        with open("/proc/%d/io" % self.process.pid) as file:
-            io = dict(line.split(": ") for line in file.read().splitlines())
-        return {"cpu": (int(fields[11]) + int(fields[12])) / TICKS, "read": int(io["read_bytes"]), "written": int(io["write_bytes"])}
+        cpu = (int(fields[11]) + int(fields[12])) / TICKS
+        device = os.stat(self.data).st_dev
+        try:
+            with open("/sys/dev/block/%d:%d/stat" % (os.major(device), os.minor(device))) as file:
+                disk = file.read().split()
+            return {"cpu": cpu, "read": int(disk[2]) * 512, "written": int(disk[6]) * 512}
+        except FileNotFoundError:  # a file system without a block device
+            with open("/proc/%d/io" % self.process.pid) as file:
+                io = dict(line.split(": ") for line in file.read().splitlines())
+            return {"cpu": cpu, "read": int(io["read_bytes"]), "written": int(io["write_bytes"])}
 
     def wait_idle(self, limit):
         """Waits until flushes, compactions and purges have ended: less than 4 % of a core twice in a row, at most `limit` seconds."""

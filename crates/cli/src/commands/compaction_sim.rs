@@ -114,6 +114,7 @@ impl CompactionSimArgs {
             level1_bytes: self.level1.unwrap_or(self.memtable.saturating_mul(4)),
             ratio: self.level_ratio,
             table_bytes: self.table_size.unwrap_or(self.memtable).max(1),
+            vlog_garbage_percent: 0,
         };
         SimulationSpec {
             workload,

@@ -64,8 +64,13 @@ mod tests {
 
     #[test]
     fn idle_version_is_rechecked_when_limits_change() {
-        let limits =
-            |level0_runs| PickerOptions { level0_runs, level1_bytes: 1, ratio: 2, table_bytes: 1 };
+        let limits = |level0_runs| PickerOptions {
+            level0_runs,
+            level1_bytes: 1,
+            ratio: 2,
+            table_bytes: 1,
+            vlog_garbage_percent: 0,
+        };
         let (one, two) = (
             Arc::new(Version::empty(KeyComparator::Bytes)),
             Arc::new(Version::empty(KeyComparator::Bytes)),

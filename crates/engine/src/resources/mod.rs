@@ -333,6 +333,11 @@ impl Resources {
         })
     }
 
+    /// Returns the most garbage in value logs, in percent of their live bytes: half of what
+    /// `space_amplification` allows. The other half is for values that newer ones hide.
+    pub fn vlog_garbage_percent(&self) -> u64 {
+        u64::from(self.runtime.settings.space_amplification).saturating_sub(100) / 2
+    }
     /// Creates or recreates the ballast if there is enough free space. `table_bytes` returns the
     /// size of the database. Must be called by one thread at a time.
     pub fn maintain_ballast(&self, table_bytes: impl FnOnce() -> u64) {

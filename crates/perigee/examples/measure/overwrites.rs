@@ -1,8 +1,10 @@
 //! Measures write and space amplification of random overwrites, on a data set ten times as large as
-//! a memtable: `cargo run --release -p perigee --example overwrites [ENTRIES [ROUNDS [SPACE]]]`
+//! a memtable: `cargo run --release -p perigee --example overwrites [ENTRIES [ROUNDS [SPACE
+//! [VALUE_BYTES [PAUSE_MS]]]]]`
 //!
-//! 16-byte keys, 100-byte values that are half random, batches of 100, one thread. SPACE is the
-//! option `space_amplification`.
+//! 16-byte keys, values of 100 bytes (or VALUE_BYTES: from 4096 on they are in value logs) that are
+//! half random, batches of 100, one thread. SPACE is the option `space_amplification`; PAUSE_MS
+//! follows each round.
 
 mod common;
 
@@ -16,11 +18,11 @@ fn bytes_written(db: &Db) -> u64 {
     db.admin().stats().counters.iter().filter(|c| wanted.contains(&c.name)).map(|c| c.value).sum()
 }
 
-/// Returns the bytes of all klog files, including outputs of running compactions.
+/// Returns the bytes of all klog and vlog files, including outputs of running compactions.
 fn disk_bytes(dir: &std::path::Path) -> u64 {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let klogs = files.filter(|f| f.path().extension().is_some_and(|e| e == "klog"));
-    klogs.filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum()
+    let tables = files.filter(|f| f.path().extension().is_some_and(|e| e == "klog" || e == "vlog"));
+    tables.filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum()
 }
 
 /// Formats the runs and bytes of each level.
@@ -36,15 +38,18 @@ fn main() -> perigee::Result<()> {
     let number = |i: usize| std::env::args().nth(i).and_then(|a| a.parse::<u64>().ok());
     let (n, rounds) = (number(1).unwrap_or(1_000_000), number(2).unwrap_or(8));
     let options = Options::new().durability(Durability::None);
+    let settle_ms = number(5).unwrap_or(0);
+    let value_bytes = number(4).unwrap_or(100) as usize;
+    let entry_bytes = value_bytes as u64 + 16;
     let options = match number(3) {
         Some(percent) => options.space_amplification(percent as u32),
         None => options,
     };
     let dir = std::env::temp_dir().join(format!("perigee-overwrites-{}", std::process::id()));
     let family = FamilyOptions::new()
-        .memtable_bytes(n * 116 / 10)
-        .target_file_bytes(n * 116 / 10)
-        .level1_bytes(n * 116 * 4 / 10);
+        .memtable_bytes(n * entry_bytes / 10)
+        .target_file_bytes(n * entry_bytes / 10)
+        .level1_bytes(n * entry_bytes * 4 / 10);
     let db = Db::open(&dir, options.default_family(family))?;
     let mut x = 7u64;
     let mut random = move || {
@@ -70,15 +75,16 @@ fn main() -> perigee::Result<()> {
                     for j in i..i + 100 {
                         let k = if round == 0 { j } else { random() % n };
                         let key = k.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-                        let mut value = [b'v'; 100];
-                        value[..48]
-                            .chunks_mut(8)
+                        let mut value = vec![b'v'; value_bytes];
+                        value[..value_bytes / 16 * 8]
+                            .chunks_exact_mut(8)
                             .for_each(|c| c.copy_from_slice(&random().to_le_bytes()));
                         batch.put(&db.default_family(), [key, k.to_be_bytes()].concat(), value)?;
                     }
                     db.write(batch)?;
                 }
                 let seconds = start.elapsed().as_secs_f64();
+                std::thread::sleep(Duration::from_millis(settle_ms));
                 if round == 0 {
                     db.admin().compact()?;
                     live = disk_bytes(&dir).max(1);

@@ -76,6 +76,17 @@ pub struct VlogShape {
     pub referenced_bytes: u64,
 }
 
+impl VlogShape {
+    /// Returns the bytes that no table references.
+    pub fn garbage_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.referenced_bytes)
+    }
+    /// Returns the garbage in thousandths of the size.
+    pub fn garbage_permille(&self) -> u64 {
+        (u128::from(self.garbage_bytes()) * 1000 / u128::from(self.bytes.max(1))) as u64
+    }
+}
+
 /// A version as a picker sees it: levels of runs (newest first) of tables (in key order), and value
 /// logs.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,6 @@
-//! Estimates how much of a version's tables a merge would free: entries hidden by newer ones, by
-//! entry counts and key sketches. Reads no block. Computed at most once per version.
+//! Estimates how much of a version's tables and value logs compactions would free: entries hidden by
+//! newer ones, by entry counts and key sketches, and values that no table references. Reads no
+//! block. Computed at most once per version.
 
 use super::Version;
 use crate::limits::SPACE_ENTRIES_MIN;
@@ -10,12 +11,12 @@ use std::sync::OnceLock;
 /// Overwritten entries may occupy one part in this many of the data before they are merged away.
 pub const SPACE_SHARE: u64 = 8;
 
-/// Bytes of tables that a merge would free, and of all tables.
+/// Bytes of tables and value logs that compactions would free, and of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GarbageEstimate {
-    /// Estimated bytes that a merge would free.
+    /// Estimated bytes that compactions would free.
     pub garbage_bytes: u64,
-    /// Bytes of all tables.
+    /// Bytes of all tables and value logs.
     pub total_bytes: u64,
 }
 
@@ -46,17 +47,17 @@ pub fn is_worth_estimating(entries: EntriesByLevel) -> bool {
         && above.saturating_mul(SPACE_SHARE) > last
 }
 
-/// Estimates how many of `bytes` bytes a merge would free, from the entries above the last level
+/// Returns how many of `bytes` bytes a merge would free, from the entries above the last level
 /// and in it (tombstones count twice: each removes another entry, and itself) and the number of
 /// distinct keys. The result is limited to the entries above: the last level was merged before, and
 /// only snapshots can keep hidden entries there.
-fn estimate_garbage(bytes: u64, entries: EntriesByLevel, distinct: u64) -> GarbageEstimate {
+fn estimate_hidden(bytes: u64, entries: EntriesByLevel, distinct: u64) -> u64 {
     let EntriesByLevel { above, last } = entries;
     let all = above.saturating_add(last).max(1);
     let hidden = all.saturating_sub(distinct).min(above);
     check!(hidden <= all, "hidden entries are among all entries", hidden, all);
     let share = u128::from(bytes) * u128::from(hidden) / u128::from(all);
-    GarbageEstimate { garbage_bytes: u64::try_from(share).unwrap_or(bytes), total_bytes: bytes }
+    u64::try_from(share).unwrap_or(bytes)
 }
 
 impl Version {
@@ -83,21 +84,32 @@ impl Version {
             .get_or_init(|| (self.distinct_keys() as f64 / self.entries().max(1) as f64).min(1.0))
     }
 
-    /// Estimates what a merge would free; zero if counting is not worthwhile.
+    /// Estimates what compactions would free: entries and separated values that newer entries hide,
+    /// if counting them is worthwhile, and what no table references in value logs.
     pub fn garbage(&self) -> GarbageEstimate {
         *self.garbage_cache.garbage.get_or_init(|| {
             let (mut bytes, mut entries) = (0, EntriesByLevel::default());
+            let mut separated_bytes = 0u64;
             for (level, _, t) in self.tables() {
                 let s = &t.meta.summary;
                 bytes += s.bytes;
+                s.vlogs
+                    .iter()
+                    .for_each(|(_, b)| separated_bytes = separated_bytes.saturating_add(*b));
                 let is_last = level.index() + 1 == limits::LEVELS;
                 *if is_last { &mut entries.last } else { &mut entries.above } +=
                     s.entries + s.tombstones;
             }
-            if is_worth_estimating(entries) {
-                estimate_garbage(bytes, entries, self.distinct_keys())
-            } else {
-                GarbageEstimate { garbage_bytes: 0, total_bytes: bytes }
+            let vlog_bytes: u64 = self.vlogs.values().map(|v| v.meta.bytes).sum();
+            let referenced = separated_bytes.saturating_add(bytes);
+            let hidden = match is_worth_estimating(entries) {
+                true => estimate_hidden(referenced, entries, self.distinct_keys()),
+                false => 0,
+            };
+            let unreferenced = vlog_bytes.saturating_sub(separated_bytes);
+            GarbageEstimate {
+                garbage_bytes: unreferenced.saturating_add(hidden),
+                total_bytes: unreferenced.saturating_add(referenced),
             }
         })
     }
@@ -113,27 +125,19 @@ mod tests {
 
     #[test]
     fn overwritten_entries_count_as_garbage() {
+        assert_eq!(estimate_hidden(15_000, of(5000, 10_000), 10_000), 5000, "overwritten");
+        assert_eq!(estimate_hidden(15_000, of(5000, 10_000), 15_000), 0, "distinct keys");
         assert_eq!(
-            estimate_garbage(15_000, of(5000, 10_000), 10_000).garbage_bytes,
-            5000,
-            "overwritten"
-        );
-        assert_eq!(
-            estimate_garbage(15_000, of(5000, 10_000), 15_000).garbage_bytes,
-            0,
-            "distinct keys"
-        );
-        assert_eq!(
-            estimate_garbage(15_000, of(5000, 10_000), 15_300).garbage_bytes,
+            estimate_hidden(15_000, of(5000, 10_000), 15_300),
             0,
             "the sketch overestimates slightly"
         );
         assert_eq!(
-            estimate_garbage(30_000, of(5000, 25_000), 10_000).garbage_bytes,
+            estimate_hidden(30_000, of(5000, 25_000), 10_000),
             5000,
             "old versions in the last level do not count"
         );
-        assert_eq!(estimate_garbage(u64::MAX, of(u64::MAX, 1), 0).garbage_bytes, u64::MAX);
+        assert_eq!(estimate_hidden(u64::MAX, of(u64::MAX, 1), 0), u64::MAX);
         assert!(
             !is_worth_estimating(of(0, 9000))
                 && !is_worth_estimating(of(1000, 9000))

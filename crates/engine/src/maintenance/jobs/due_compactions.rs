@@ -226,6 +226,7 @@ fn picker_limits(resources: &Resources, family: &FamilyState) -> PickerOptions {
         level1_bytes: family.settings().level1_bytes,
         ratio: u64::from(family.settings().level_ratio),
         table_bytes: resources.target_table_bytes(family.settings().target_file_bytes),
+        vlog_garbage_percent: resources.vlog_garbage_percent(),
     }
 }
 

@@ -33,6 +33,9 @@ pub struct PickerOptions {
     pub ratio: u64,
     /// Target size of a table in bytes.
     pub table_bytes: u64,
+    /// Most garbage in value logs, in percent of their live bytes; 0: only value logs that are
+    /// mostly garbage are collected.
+    pub vlog_garbage_percent: u64,
 }
 
 /// Returns the most urgent plan, if any, and the merge progress once it has been executed.
@@ -42,7 +45,7 @@ pub fn pick(
     progress: &PickerProgress,
 ) -> Option<(CompactionPlan, PickerProgress)> {
     spooky::pick(shape, limits, progress)
-        .or_else(|| vlog_garbage::pick(shape).map(|plan| (plan, progress.clone())))
+        .or_else(|| vlog_garbage::pick(shape, limits).map(|plan| (plan, progress.clone())))
 }
 
 #[cfg(test)]

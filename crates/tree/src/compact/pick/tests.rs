@@ -5,6 +5,7 @@ use crate::compact::plan::{TableShape, VlogShape};
 use crate::mvcc::SnapshotStripes;
 use perigee_base::{FileId, KeyBoundary, KeyComparator, SeqNo};
 use perigee_file::RangeTombstones;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Parses a shape: `L0: 3[a-f]10 | 2[a-c]10` has runs divided by `|`, tables as
@@ -36,6 +37,43 @@ fn format_plan(p: Option<CompactionPlan>) -> String {
     format!("{how} {} -> L{} ({})", inputs.join(" "), p.target_level, p.reason.name())
 }
 
+fn pick_vlog_garbage(shape: &TreeShape, percent: u64) -> Option<CompactionPlan> {
+    let limits = PickerOptions {
+        level0_runs: 4,
+        level1_bytes: 1,
+        ratio: 10,
+        table_bytes: 1,
+        vlog_garbage_percent: percent,
+    };
+    vlog_garbage::pick(shape, &limits)
+}
+
+/// Three value logs with a sixth of garbage together, the second one has the largest share.
+#[test]
+fn excess_garbage_is_collected_from_the_vlog_with_the_largest_share() {
+    let mut s = shape("L1: 5[a-b]6\nL2: 7[a-c]50 8[d-e]50");
+    for (id, kib, referenced_kib) in [(20, 1000, 850), (21, 200, 150), (22, 300, 290)] {
+        let vlog = VlogShape { bytes: kib << 10, referenced_bytes: referenced_kib << 10 };
+        s.vlogs.insert(FileId(id), vlog);
+    }
+    // Without live bytes: it is deleted with its last reader.
+    s.vlogs.insert(FileId(23), VlogShape { bytes: 9 << 20, referenced_bytes: 0 });
+    s.levels[2][0][0].vlogs = vec![FileId(20), FileId(22)];
+    s.levels[2][0][1].vlogs = vec![FileId(21)];
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 0)), "nothing", "none is mostly garbage");
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 17)), "nothing", "210 of 1,290");
+    let plan = pick_vlog_garbage(&s, 16).unwrap();
+    assert_eq!(plan.relocate_vlogs, BTreeSet::from([FileId(21)]));
+    assert_eq!(format_plan(Some(plan)), "merge L2/8 -> L2 (value-log garbage)");
+    // Its table is in level 0: the next one.
+    s.levels[2][0][1].vlogs.clear();
+    let plan = pick_vlog_garbage(&s, 16).unwrap();
+    assert_eq!(plan.relocate_vlogs, BTreeSet::from([FileId(20)]));
+    // Shares of an eighth and less are left.
+    s.vlogs.insert(FileId(20), VlogShape { bytes: 1000 << 10, referenced_bytes: 880 << 10 });
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 5)), "nothing");
+}
+
 #[test]
 fn vlog_garbage_is_collected_from_deepest_level() {
     let mut s = shape("L1: 5[a-b]6\nL2: 7[a-c]50 8[d-e]50");
@@ -43,7 +81,7 @@ fn vlog_garbage_is_collected_from_deepest_level() {
     s.vlogs.insert(FileId(21), VlogShape { bytes: 1 << 20, referenced_bytes: 1 << 20 });
     s.levels[1][0][0].vlogs = vec![FileId(20)];
     s.levels[2][0][1].vlogs = vec![FileId(20), FileId(21)];
-    assert_eq!(format_plan(vlog_garbage::pick(&s)), "merge L2/8 -> L2 (value-log garbage)");
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 0)), "merge L2/8 -> L2 (value-log garbage)");
 }
 
 /// A table of level 1 with two entries over one of the last level with a hundred, which references
@@ -59,7 +97,7 @@ fn picked_beside_separated_values(
     (older.vlogs, older.vlog_bytes) = (vec![FileId(20)], vlog_bytes);
     change(&mut newer, &mut older);
     (s.levels[1][0][0], s.levels[6][0][0]) = (newer, older);
-    format_plan(vlog_garbage::pick(&s))
+    format_plan(pick_vlog_garbage(&s, 0))
 }
 
 #[test]
@@ -101,14 +139,14 @@ fn versions_of_long_values_above_other_data_are_merged() {
     s.levels[6][0][0].entries = 100;
     s.levels[5][0][0].entries = 1;
     s.levels[5][0][0].vlog_bytes = 4 << 20;
-    assert_eq!(format_plan(vlog_garbage::pick(&s)), "nothing", "the only version");
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 0)), "nothing", "the only version");
     s.levels[4][0][0].entries = 1;
     s.levels[4][0][0].vlog_bytes = 4 << 20;
     let merged = "merge L6/7 L4/5 L5/6 -> L6 (value-log garbage)";
-    assert_eq!(format_plan(vlog_garbage::pick(&s)), merged);
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 0)), merged);
     (s.levels[4][0][0].vlog_bytes, s.levels[4][0][0].tombstones) = (0, 1);
     (s.levels[5][0][0].long_values, s.levels[5][0][0].long_value_bytes) = (1, 4 << 20);
-    assert_eq!(format_plan(vlog_garbage::pick(&s)), merged, "deleted");
+    assert_eq!(format_plan(pick_vlog_garbage(&s, 0)), merged, "deleted");
 }
 
 #[test]
@@ -149,7 +187,13 @@ fn tables_covered_by_range_tombstone_are_dropped() {
 /// Plans of Spooky, each for a given shape.
 #[test]
 fn spooky_picker_plans() {
-    let limits = PickerOptions { level0_runs: 2, level1_bytes: 50, ratio: 10, table_bytes: 160 };
+    let limits = PickerOptions {
+        level0_runs: 2,
+        level1_bytes: 50,
+        ratio: 10,
+        table_bytes: 160,
+        vlog_garbage_percent: 0,
+    };
     let cases = [
         ("", "nothing"),
         ("L0: 2[a-c]10", "nothing"),
@@ -222,7 +266,13 @@ fn format_plan_with_cuts(p: Option<CompactionPlan>) -> String {
 
 #[test]
 fn level_merge_resumes_where_it_stopped() {
-    let limits = PickerOptions { level0_runs: 2, level1_bytes: 5000, ratio: 10, table_bytes: 160 };
+    let limits = PickerOptions {
+        level0_runs: 2,
+        level1_bytes: 5000,
+        ratio: 10,
+        table_bytes: 160,
+        vlog_garbage_percent: 0,
+    };
     let before = shape("L0: 4[a-b]5 5[m-n]5 | 2[b-c]5 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150");
     let (_, progress) = spooky::pick(&before, &limits, &PickerProgress::default()).unwrap();
     // A newer run arrived in the meantime, and level 0 is under its limit: the merge still
@@ -238,7 +288,13 @@ fn level_merge_resumes_where_it_stopped() {
 
 #[test]
 fn overwritten_entries_trigger_compaction() {
-    let limits = PickerOptions { level0_runs: 4, level1_bytes: 500, ratio: 10, table_bytes: 160 };
+    let limits = PickerOptions {
+        level0_runs: 4,
+        level1_bytes: 500,
+        ratio: 10,
+        table_bytes: 160,
+        vlog_garbage_percent: 0,
+    };
     let mut s = shape("L0: 9[a-z]30\nL6: 1[a-f]80 2[g-z]80");
     for t in s.levels.iter_mut().flatten().flatten() {
         t.entries = t.bytes * 100;

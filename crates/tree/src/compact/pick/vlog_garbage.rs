@@ -1,47 +1,70 @@
 //! Value-log garbage collection. Two rules:
-//! - A value log that is mostly unreferenced is emptied by rewriting the tables that reference it,
-//!   one at a time, each within its level.
+//! - A value log is emptied by rewriting the tables that reference it, one at a time, each within
+//!   its level: one that is mostly garbage, or, while there is too much garbage in all value logs
+//!   together, the one with the largest share of it, which frees most for the bytes that are moved.
 //! - Tables whose newer entries may hide separated values of older ones, far larger than the tables
 //!   themselves, are merged: only that ends the references to these values. The sizes of the tables
 //!   alone, by which levels are merged, do not show such garbage.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape, VlogShape};
+use super::PickerOptions;
 use super::overlap_group::{OverlapGroup, overlap_groups};
 use super::spooky::LAST_LEVEL;
-use crate::limits::{COLLECTED_VLOG_BYTES_MIN, HIDDEN_VLOG_BYTES_MIN, HIDDEN_VLOG_SHARE_MIN};
-use perigee_base::{LevelNo, RunId};
+use crate::limits::{
+    COLLECTED_VLOG_BYTES_MIN, COLLECTED_VLOG_SHARE_MIN, HIDDEN_VLOG_BYTES_MIN,
+    HIDDEN_VLOG_SHARE_MIN,
+};
+use perigee_base::{FileId, LevelNo, RunId};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 /// Returns the plan of either rule.
-pub fn pick(shape: &TreeShape) -> Option<CompactionPlan> {
+pub fn pick(shape: &TreeShape, limits: &PickerOptions) -> Option<CompactionPlan> {
     if shape.vlogs.is_empty() {
         return None;
     }
-    pick_unreferenced(shape).or_else(|| pick_hidden(shape))
+    pick_unreferenced(shape, limits.vlog_garbage_percent).or_else(|| pick_hidden(shape))
 }
 
-/// Returns a plan for the value log with the most garbage, among those that are more than half
-/// garbage and that a table below level 0 references. Level 0 runs are ordered by age: they are
-/// left to the merge into a deeper level, which is soon due.
-fn pick_unreferenced(shape: &TreeShape) -> Option<CompactionPlan> {
-    let mostly_garbage = |v: &VlogShape| {
-        let live = v.referenced_bytes;
-        v.bytes >= COLLECTED_VLOG_BYTES_MIN && live > 0 && live.saturating_mul(2) < v.bytes
-    };
-    let mut candidates: Vec<_> = shape.vlogs.iter().filter(|(_, v)| mostly_garbage(v)).collect();
-    candidates.sort_by_key(|(_, v)| std::cmp::Reverse(v.bytes - v.referenced_bytes));
-    candidates.into_iter().find_map(|(vlog, _)| {
+/// Returns a plan that empties, in one table below level 0, the value log with the largest share of
+/// garbage that is due, and others that are due and that the table references. Level 0 runs are
+/// ordered by age: they are left to the merge into a deeper level, which is soon due.
+fn pick_unreferenced(shape: &TreeShape, garbage_percent: u64) -> Option<CompactionPlan> {
+    let due = due_vlogs(shape, garbage_percent);
+    due.iter().find_map(|vlog| {
         let (level, table) = (1..shape.levels.len()).rev().find_map(|level| {
-            let table = shape.tables(level).find(|t| t.vlogs.contains(vlog))?;
-            Some((LevelNo(level as u8), table.id))
+            Some((level, shape.tables(level).find(|t| t.vlogs.contains(vlog))?))
         })?;
-        let relocate_vlogs = BTreeSet::from([*vlog]);
-        Some(CompactionPlan {
-            relocate_vlogs,
-            ..CompactionPlan::merge(CompactionReason::VlogGarbage, vec![(level, table)], level)
-        })
+        let level = LevelNo(level as u8);
+        let relocate_vlogs = due.iter().filter(|id| table.vlogs.contains(id)).copied().collect();
+        let (reason, inputs) = (CompactionReason::VlogGarbage, vec![(level, table.id)]);
+        Some(CompactionPlan { relocate_vlogs, ..CompactionPlan::merge(reason, inputs, level) })
     })
+}
+
+/// Returns the value logs to be collected, those with the largest share of garbage first: all that
+/// are mostly garbage, and if the garbage of all exceeds `garbage_percent` of the live bytes, as
+/// many others as hold a quarter of what is allowed in addition to the excess, so that the tables
+/// are not rewritten for each of them. Those without live bytes are not collected but deleted.
+fn due_vlogs(shape: &TreeShape, garbage_percent: u64) -> Vec<FileId> {
+    let mut used: Vec<_> = shape.vlogs.iter().filter(|(_, v)| v.referenced_bytes > 0).collect();
+    used.sort_by_key(|(_, v)| Reverse(v.garbage_permille()));
+    let sum = |bytes: fn(&VlogShape) -> u64| {
+        used.iter().fold(0u64, |sum, (_, v)| sum.saturating_add(bytes(v)))
+    };
+    let (live, garbage) = (sum(|v| v.referenced_bytes), sum(VlogShape::garbage_bytes));
+    let allowed =
+        u64::try_from(u128::from(live) * u128::from(garbage_percent) / 100).unwrap_or(u64::MAX);
+    let is_excessive = garbage_percent > 0 && garbage > allowed;
+    let mut rest = garbage;
+    let is_due = |(id, v): (&FileId, &VlogShape)| {
+        let is_dense = v.garbage_bytes().saturating_mul(COLLECTED_VLOG_SHARE_MIN) >= v.bytes;
+        let is_next = is_excessive && is_dense && rest > allowed / 4 * 3;
+        let is_due = v.bytes >= COLLECTED_VLOG_BYTES_MIN
+            && (v.garbage_bytes() > v.referenced_bytes || is_next);
+        rest -= if is_due { v.garbage_bytes() } else { 0 };
+        is_due.then_some(*id)
+    };
+    used.into_iter().filter_map(is_due).collect()
 }
 
 /// Returns a merge, into the last level, of overlapping tables that may hide enough separated

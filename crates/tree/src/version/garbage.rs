@@ -1,5 +1,5 @@
-//! Estimates how much of a version's tables and value logs compactions would free: entries hidden by
-//! newer ones, by entry counts and key sketches, and values that no table references. Reads no
+//! Estimates how much of a version's tables and value logs compactions would free: entries hidden
+//! by newer ones, by entry counts and key sketches, and values that no table references. Reads no
 //! block. Computed at most once per version.
 
 use super::Version;

@@ -2,10 +2,10 @@
 //!
 //! Allocated space has no data yet (an unwritten extent). The first write to each of its blocks
 //! makes the file system record that the block has data, and the next `fdatasync` waits for that
-//! record too: on ext4 a transaction of its journal, half as long again as the write of the data. So
-//! an append that follows a sync writes zeros after its bytes, within the allocated space, once for
-//! [`ZEROS_AHEAD_BYTES`]; later appends overwrite them, which records nothing. Readers see no
-//! difference: allocated space contains zeros.
+//! record too: on ext4 a transaction of its journal, which takes half as long as the write of the
+//! data. So an append that follows a sync writes zeros after its bytes, within the allocated space,
+//! once for [`ZEROS_AHEAD_BYTES`]; later appends overwrite them, which records nothing. Readers see
+//! no difference: allocated space contains zeros.
 //!
 //! ```text
 //! | appended | appended now | zeros written with it | allocated, not written |

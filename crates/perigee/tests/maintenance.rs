@@ -206,3 +206,41 @@ fn close_does_not_wait_for_a_throttled_compaction() {
         assert_eq!(paused.admin().pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
     });
 }
+
+/// Value-log bytes in percent of the live ones, after each value was overwritten about five times
+/// at random.
+fn vlog_percent_after_overwrites(space_amplification: u32) -> u64 {
+    let percent = Arc::new(Mutex::new(0));
+    let result = Arc::clone(&percent);
+    SimWorld::new(3).run(SimDisk::new(3), move |env| {
+        let family =
+            small().memtable_bytes(256 << 10).target_file_bytes(64 << 10).level1_bytes(256 << 10);
+        let options =
+            Options::in_env(env).default_family(family).space_amplification(space_amplification);
+        let db = Db::open("/db", options).unwrap();
+        let keys = 500;
+        fill(&db, 0..keys, 8000);
+        let mut random = 7u32;
+        for round in 0..5 * keys {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            db.put(key((random >> 8) % keys), vec![round as u8; 8000]).unwrap();
+        }
+        db.admin().flush().unwrap();
+        db.admin().wait_idle().unwrap();
+        let vlogs = &db.admin().stats().families[0].vlogs;
+        *result.lock().unwrap() = vlogs.bytes * 100 / vlogs.referenced_bytes;
+        assert_eq!(db.iter().unwrap().count(), keys as usize);
+        assert!(db.admin().verify().unwrap().errors.is_empty());
+        db.close().unwrap();
+    });
+    let percent = *percent.lock().unwrap();
+    percent
+}
+
+#[test]
+fn garbage_of_value_logs_follows_space_amplification() {
+    let [bounded, default, unbounded] = [130, 150, 0].map(vlog_percent_after_overwrites);
+    // Value logs that only level 0 references are left to its merge.
+    assert!(bounded <= 120 && default <= 130, "{bounded} {default}");
+    assert!(unbounded > 130, "{unbounded}: collected only where most is garbage");
+}

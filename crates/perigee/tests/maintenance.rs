@@ -233,8 +233,7 @@ fn vlog_percent_after_overwrites(space_amplification: u32) -> u64 {
         assert!(db.admin().verify().unwrap().errors.is_empty());
         db.close().unwrap();
     });
-    let percent = *percent.lock().unwrap();
-    percent
+    *percent.lock().unwrap()
 }
 
 #[test]

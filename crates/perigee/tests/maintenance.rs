@@ -208,10 +208,10 @@ fn close_does_not_wait_for_a_throttled_compaction() {
 }
 
 /// Value-log bytes in percent of the live ones, after each value was overwritten about five times
-/// at random.
-fn vlog_percent_after_overwrites(space_amplification: u32) -> u64 {
-    let percent = Arc::new(Mutex::new(0));
-    let result = Arc::clone(&percent);
+/// at random, and whether the writer was slowed because of them.
+fn vlog_percent_after_overwrites(space_amplification: u32) -> (u64, bool) {
+    let outcome = Arc::new(Mutex::new((0, false)));
+    let result = Arc::clone(&outcome);
     SimWorld::new(3).run(SimDisk::new(3), move |env| {
         let family =
             small().memtable_bytes(256 << 10).target_file_bytes(64 << 10).level1_bytes(256 << 10);
@@ -227,18 +227,22 @@ fn vlog_percent_after_overwrites(space_amplification: u32) -> u64 {
         }
         db.admin().flush().unwrap();
         db.admin().wait_idle().unwrap();
-        let vlogs = &db.admin().stats().families[0].vlogs;
-        *result.lock().unwrap() = vlogs.bytes * 100 / vlogs.referenced_bytes;
+        let stats = db.admin().stats();
+        let vlogs = &stats.families[0].vlogs;
+        let is_slowed = stats.stalls.iter().any(|s| s.reason == "space" && s.delay_us > 0);
+        *result.lock().unwrap() = (vlogs.bytes * 100 / vlogs.referenced_bytes, is_slowed);
         assert_eq!(db.iter().unwrap().count(), keys as usize);
         assert!(db.admin().verify().unwrap().errors.is_empty());
         db.close().unwrap();
     });
-    *percent.lock().unwrap()
+    *outcome.lock().unwrap()
 }
 
 #[test]
 fn garbage_of_value_logs_follows_space_amplification() {
-    let [bounded, default, unbounded] = [130, 150, 0].map(vlog_percent_after_overwrites);
+    let [(bounded, slowed), (default, _), (unbounded, never_slowed)] =
+        [130, 150, 0].map(vlog_percent_after_overwrites);
+    assert!(slowed && !never_slowed, "{slowed} {never_slowed}");
     // Value logs that only level 0 references are left to its merge.
     assert!(bounded <= 120 && default <= 130, "{bounded} {default}");
     assert!(unbounded > 130, "{unbounded}: collected only where most is garbage");

@@ -42,7 +42,7 @@ def engine_name(name):
 def add_common_arguments(parser, settle):
     """Adds the arguments of all benchmarks. `settle`: default of --settle."""
     name = parser.prog.rsplit(".", 1)[0].replace("_", "-")
-    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], 
+    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"],
                         help="InnoDB, PERIGEE, ROCKSDB, TIDESDB; $PERIGEE_OPTIONS, $INNODB_OPTIONS and so on: more options of the server")
     parser.add_argument("--memory", type=int, default=256, help="MiB of caches and write buffers of each engine")
     parser.add_argument("--limit", type=int, default=0, help="MiB of each server with its page cache (memory cgroup; needs root); 0: none")

@@ -313,7 +313,7 @@ fn level_stats(v: &Version, level: usize) -> LevelStats {
         all.tombstones += s.tombstones;
         all.raw_key_bytes += s.raw_key_bytes;
         all.raw_value_bytes += s.raw_value_bytes;
-        all.separated_bytes += s.vlogs.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        all.separated_bytes += s.separated_bytes();
     }
     all
 }
@@ -342,7 +342,7 @@ pub fn family_files(family: &FamilyState) -> Vec<FileStats> {
             sequences: SequenceRange { first: smallest.0, last: largest.0 },
             raw_key_bytes: s.raw_key_bytes,
             raw_value_bytes: s.raw_value_bytes,
-            separated_bytes: s.vlogs.iter().map(|(_, bytes)| bytes).sum(),
+            separated_bytes: s.separated_bytes(),
         }
     };
     view.version.tables().map(|(level, run, table)| stats((level, run, table))).collect()

@@ -327,16 +327,19 @@ impl Resources {
             sealed_bytes: self.memory_budget.sealed_bytes(),
             memtable_share: self.memory_budget.memtable_share(),
             garbage_permille: self.garbage_permille.load(Relaxed),
-            garbage_permille_max: u64::from(self.runtime.settings.space_amplification)
-                .saturating_sub(100)
-                * 10,
+            garbage_permille_max: self.garbage_percent_max() * 10,
         })
     }
 
-    /// Returns the most garbage in value logs, in percent of their live bytes: half of what
-    /// `space_amplification` allows. The other half is for values that newer ones hide.
+    /// Returns the garbage that `space_amplification` allows, in percent of the live bytes; 0: no
+    /// limit.
+    fn garbage_percent_max(&self) -> u64 {
+        u64::from(self.runtime.settings.space_amplification).saturating_sub(100)
+    }
+    /// Returns the most garbage in value logs, in percent of their live bytes: half of what is
+    /// allowed. The other half is for values that newer ones hide.
     pub fn vlog_garbage_percent(&self) -> u64 {
-        u64::from(self.runtime.settings.space_amplification).saturating_sub(100) / 2
+        self.garbage_percent_max() / 2
     }
     /// Creates or recreates the ballast if there is enough free space. `table_bytes` returns the
     /// size of the database. Must be called by one thread at a time.

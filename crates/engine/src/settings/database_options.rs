@@ -195,10 +195,11 @@ macro_rules! database_options {
 
     /// Target for the size of tables and value logs in percent of the data visible to readers
     /// (default 150; 120 to 1000, or 0 for no target). Value logs are collected once their garbage
-    /// exceeds half of what the target allows. If keys are overwritten or deleted faster than compaction removes
-    /// old versions, writers are slowed gradually, starting halfway to the target; they are never
-    /// stopped. A lower target costs write throughput, because entries are rewritten more often.
-    /// Writers of new keys are not slowed. Versions kept for snapshots and iterators do not count.
+    /// exceeds half of what the target allows. If keys are overwritten or deleted faster than
+    /// compaction removes old versions, writers are slowed gradually, starting halfway to the
+    /// target; they are never stopped. A lower target costs write throughput, because entries are
+    /// rewritten more often. Writers of new keys are not slowed. Versions kept for snapshots and
+    /// iterators do not count.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -212,8 +213,8 @@ macro_rules! database_options {
     /// ```
     space_amplification: u32 = 150,
         syntax Count, limits zero_or_percent(120..=1000),
-        tradeoff "Target size of tables and value logs in percent of the data visible to readers, 0 for no \
-         target: lower takes less space, but slows writers that overwrite keys faster than \
+        tradeoff "Target size of tables and value logs in percent of the data visible to \
+         readers, 0 for no target: lower takes less space, but slows writers that overwrite keys faster than \
          compaction keeps up.",
         set(percent);
 

@@ -117,6 +117,10 @@ impl KlogSummary {
             Some(r) => r.end.as_ref().larger(comparator, entries),
         }
     }
+    /// Returns the stored bytes of all separated values.
+    pub fn separated_bytes(&self) -> u64 {
+        self.vlogs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
     /// Returns true if the key ranges of the two klogs overlap.
     pub fn overlaps(&self, comparator: KeyComparator, other: &KlogSummary) -> bool {
         let key_range =

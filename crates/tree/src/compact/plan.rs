@@ -129,7 +129,7 @@ impl TreeShape {
                     .cloned(),
                 expiries: Some(t.reader.expiry_histogram()).filter(|e| !e.is_empty()).cloned(),
                 vlogs: t.meta.summary.vlogs.iter().map(|(id, _)| *id).collect(),
-                vlog_bytes: t.meta.summary.vlogs.iter().map(|(_, bytes)| *bytes).sum(),
+                vlog_bytes: t.meta.summary.separated_bytes(),
                 long_values,
                 long_value_bytes,
             }

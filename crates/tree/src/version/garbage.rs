@@ -93,9 +93,7 @@ impl Version {
             for (level, _, t) in self.tables() {
                 let s = &t.meta.summary;
                 bytes += s.bytes;
-                s.vlogs
-                    .iter()
-                    .for_each(|(_, b)| separated_bytes = separated_bytes.saturating_add(*b));
+                separated_bytes = separated_bytes.saturating_add(s.separated_bytes());
                 let is_last = level.index() + 1 == limits::LEVELS;
                 *if is_last { &mut entries.last } else { &mut entries.above } +=
                     s.entries + s.tombstones;

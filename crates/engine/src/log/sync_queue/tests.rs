@@ -75,6 +75,25 @@ fn returning_threads_share_next_sync() {
     }
 }
 
+/// Threads that were here at the end of a short sync come back too late for the next one.
+#[test]
+fn leader_waits_only_where_syncs_are_long() {
+    SimWorld::new(1).run(SimDisk::new(1), |env| {
+        let clock = &*env.clock;
+        let waited_us = |sync_us| {
+            let queue = SyncQueue::default();
+            (queue.state.lock().expected, queue.state.lock().sync_us) = (2, sync_us);
+            let start = clock.monotonic_us();
+            queue.wait_durable(clock, || false, || Ok(())).unwrap();
+            clock.monotonic_us() - start
+        };
+        let short = waited_us(2 * SYNC_WAIT_US_MIN - 2);
+        assert!(short < SYNC_WAIT_US_MIN / 2, "{short}");
+        let long = waited_us(2 * SYNC_WAIT_US_MIN);
+        assert!(long >= SYNC_WAIT_US_MIN, "{long}");
+    });
+}
+
 #[test]
 fn every_waiting_thread_learns_of_a_failed_sync() {
     for seed in 1..20 {

@@ -48,7 +48,7 @@ fn pick_vlog_garbage(shape: &TreeShape, percent: u64) -> Option<CompactionPlan> 
     vlog_garbage::pick(shape, &limits)
 }
 
-/// Three value logs with a sixth of garbage together, the second one has the largest share.
+/// Three value logs with 16.3 % of garbage together; the second one has the largest share.
 #[test]
 fn excess_garbage_is_collected_from_the_vlog_with_the_largest_share() {
     let mut s = shape("L1: 5[a-b]6\nL2: 7[a-c]50 8[d-e]50");
@@ -72,6 +72,23 @@ fn excess_garbage_is_collected_from_the_vlog_with_the_largest_share() {
     // Shares of an eighth and less are left.
     s.vlogs.insert(FileId(20), VlogShape { bytes: 1000 << 10, referenced_bytes: 880 << 10 });
     assert_eq!(format_plan(pick_vlog_garbage(&s, 5)), "nothing");
+}
+
+/// One rewrite of a table moves the values of all value logs that are due, up to a quarter of the
+/// allowed garbage below the limit, and no more.
+#[test]
+fn several_vlogs_of_a_table_are_collected_at_once() {
+    let mut s = shape("L2: 7[a-c]50");
+    let ids: Vec<FileId> = (20..26).map(FileId).collect();
+    for id in &ids {
+        s.vlogs.insert(*id, VlogShape { bytes: 1000 << 10, referenced_bytes: 800 << 10 });
+    }
+    s.levels[2][0][0].vlogs = ids.clone();
+    // 1,200 of 4,800 KiB: at 20 % the limit is 960 KiB, and three have to go to be below 720.
+    let relocated = |percent| pick_vlog_garbage(&s, percent).map(|plan| plan.relocate_vlogs.len());
+    assert_eq!(relocated(25), None, "exactly what is allowed");
+    assert_eq!(relocated(20), Some(3));
+    assert_eq!(relocated(1), Some(6));
 }
 
 #[test]

@@ -115,6 +115,25 @@ fn duplicate_keys_in_runs_count_once() {
 }
 
 #[test]
+fn memtable_entries_count_as_overwrites_below_the_error_of_tables() {
+    let db = open();
+    put(&db, (0..40_000).map(|i| i * 2));
+    db.admin().compact().unwrap();
+    let keys = |from: u64, to: u64| {
+        db.default_family().estimate_range(key(from)..key(to)).unwrap().keys
+    };
+    let before = keys(1000, 1400);
+    put(&db, (1000..1020).filter(|i| i % 2 == 1));
+    assert_eq!(keys(1000, 1400), before, "ten new keys, two halves of a block of about 20");
+    put(&db, (1020..1400).filter(|i| i % 2 == 1));
+    assert_near(keys(1000, 1400), 400, 60);
+    // Not cut by a table: exact.
+    put(&db, 80_000..80_003);
+    assert_eq!(keys(80_000, 90_000), 3);
+    assert_eq!(keys(80_001, 80_002), 1);
+}
+
+#[test]
 fn small_tables_are_counted_by_scanning() {
     let db = open();
     put(&db, 0..100);

@@ -5,7 +5,9 @@
 //! the block at the cut counts half, so that the error is at most half a block's share of that
 //! table (assuming entries spread evenly over its blocks); value logs, apportioned by share of
 //! entries; with a comparator under which different bytes may be equal keys, memtables with more
-//! than a few hundred entries in the range (standard error 6 %).
+//! than a few hundred entries in the range (standard error 6 %). Which entries of a memtable add or
+//! remove a key is sampled; not if they are fewer than the error of the tables, because sampling
+//! would then cost more than all the rest: they are taken for overwritten keys.
 
 use crate::memtable::Memtable;
 use crate::scan::ScanBounds;
@@ -69,6 +71,8 @@ struct TableShare<'a> {
     table: &'a Table,
     /// Estimated share of the table's entries, 0 to 1.
     share: f64,
+    /// Largest error of its entries, in entries.
+    error: f64,
     blocks: u64,
     bytes: u64,
 }
@@ -104,15 +108,15 @@ fn is_empty_range(version: &Version, bounds: &ScanBounds) -> bool {
 fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<TableShare<'a>> {
     let comparator = version.comparator;
     let mut all = Vec::new();
-    if is_empty_range(version, bounds) {
-        return all;
-    }
     for (number, run) in version.runs().enumerate() {
-        for table in &run.tables {
+        let from = bound_key(&bounds.lower)
+            .map_or(0, |lower| run.first_table_reaching(comparator, lower));
+        for table in &run.tables[from..] {
             let (first, last) = (&table.meta.summary.first_key, &table.meta.summary.last_key);
-            if !bounds.is_before_lower(comparator, last)
-                && !bounds.is_after_upper(comparator, first)
-            {
+            if bounds.is_after_upper(comparator, first) {
+                break;
+            }
+            if !bounds.is_before_lower(comparator, last) {
                 all.extend(table_share(
                     number,
                     table,
@@ -140,7 +144,9 @@ fn table_share<'a>(
     let (first, last, bytes) = table.reader.blocks_in_range(lower, upper)?;
     let blocks = (last - first + 1) as f64;
     let cut = f64::from(u8::from(low) + u8::from(high)) * 0.5;
-    let share = (blocks - cut).max(0.25) / table.reader.block_count() as f64;
+    let all_blocks = table.reader.block_count() as f64;
+    let share = (blocks - cut).max(0.25) / all_blocks;
+    let error = table.meta.summary.entries as f64 * cut / all_blocks;
     check!(
         share > 0.0 && first <= last,
         "a range that overlaps a table has a share of it",
@@ -148,7 +154,8 @@ fn table_share<'a>(
         first,
         last
     );
-    Some(TableShare { run, table, share: share.min(1.0), blocks: (last - first + 1) as u64, bytes })
+    let (share, blocks) = (share.min(1.0), (last - first + 1) as u64);
+    Some(TableShare { run, table, share, error, blocks, bytes })
 }
 
 impl TableShare<'_> {
@@ -164,6 +171,9 @@ impl TableShare<'_> {
 
 /// Estimates how much data lies in `bounds`.
 pub fn estimate_range(view: &View, bounds: &ScanBounds) -> RangeEstimate {
+    if is_empty_range(&view.version, bounds) {
+        return RangeEstimate::default();
+    }
     let parts = overlapping_tables(&view.version, bounds);
     let keys = estimate_table_keys(&view.version, &parts);
     let mut out = RangeEstimate { keys, ..RangeEstimate::default() };
@@ -173,12 +183,18 @@ pub fn estimate_range(view: &View, bounds: &ScanBounds) -> RangeEstimate {
         out.disk_bytes += p.scale(s.bytes.saturating_add(separated)).round() as u64;
         out.entries += p.scale(s.entries).round() as u64;
     }
-    for memtable in view.memtables().filter(|_| !is_empty_range(&view.version, bounds)) {
+    // Entries of memtables that may remain without a sample.
+    let mut error: f64 = parts.iter().map(|p| p.error).sum();
+    for memtable in view.memtables() {
         let entries = count_in_bounds(memtable, bounds);
         let all = memtable.entries().max(1);
         out.entries += entries;
         out.memory_bytes +=
             (memtable.bytes() as u128 * entries.min(all) as u128 / all as u128) as u64;
+        if entries as f64 <= error {
+            error -= entries as f64;
+            continue;
+        }
         let (added, removed) = sample_key_changes(view, memtable, bounds, entries);
         let change = (added - removed) * entries as f64;
         out.keys = (out.keys as f64 + change).round().max(0.0) as u64;
@@ -276,10 +292,11 @@ fn may_be_in_tables(version: &Version, key: &[u8]) -> bool {
 
 /// Returns what a scan of `bounds` would read. Runs, tables and blocks are exact for this view.
 pub fn estimate_range_cost(view: &View, bounds: &ScanBounds) -> RangeCost {
+    if is_empty_range(&view.version, bounds) {
+        return RangeCost::default();
+    }
     let parts = overlapping_tables(&view.version, bounds);
-    let holds = |m: &&Arc<Memtable>| {
-        !is_empty_range(&view.version, bounds) && count_in_bounds(m, bounds) > 0
-    };
+    let holds = |m: &&Arc<Memtable>| count_in_bounds(m, bounds) > 0;
     let mut runs: Vec<usize> = parts.iter().map(|p| p.run).collect();
     check_slow!(runs.is_sorted(), "tables are listed run by run", runs);
     runs.dedup();

@@ -70,8 +70,8 @@ pub const FEED_POLL_US: u64 = 50_000;
 pub const FEED_DURABLE_POLL_US: u64 = 20;
 
 // Transactions
-/// Up to this many operations of a transaction are searched linearly; more are read through
-/// memtables.
+/// Up to this many operations, and range deletes, of a transaction are searched linearly; more
+/// operations by the hash of the key, and among more range deletes in memtables.
 pub const TXN_LINEAR_SEARCH_MAX: usize = 16;
 /// Most ended serializable transactions that are kept for the checks of concurrent ones.
 pub const ENDED_TXNS_MAX: usize = 4096;

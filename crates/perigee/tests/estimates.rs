@@ -119,9 +119,8 @@ fn memtable_entries_count_as_overwrites_below_the_error_of_tables() {
     let db = open();
     put(&db, (0..40_000).map(|i| i * 2));
     db.admin().compact().unwrap();
-    let keys = |from: u64, to: u64| {
-        db.default_family().estimate_range(key(from)..key(to)).unwrap().keys
-    };
+    let keys =
+        |from: u64, to: u64| db.default_family().estimate_range(key(from)..key(to)).unwrap().keys;
     let before = keys(1000, 1400);
     put(&db, (1000..1020).filter(|i| i % 2 == 1));
     assert_eq!(keys(1000, 1400), before, "ten new keys, two halves of a block of about 20");

@@ -69,8 +69,14 @@ fn write(txn: &Txn, family: &Family, model: &mut Map, rng: &mut Rng) {
             model.remove(&k);
         }
         14 => {
-            txn.single_delete(family, &k).unwrap();
-            model.remove(&k);
+            // Keys of their own, because they may be put only once before the single delete.
+            let k = [b"s", &k[..]].concat();
+            if model.remove(&k).is_some() {
+                txn.single_delete(family, &k).unwrap();
+            } else {
+                txn.put(family, &k, "once").unwrap();
+                model.insert(k, b"once".to_vec());
+            }
         }
         _ => {
             let end = [&k[..], &[0xFF]].concat();

@@ -32,7 +32,6 @@ fn has_newer_entries(table: &Table, since: SeqNo) -> bool {
 /// than `since`.
 pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
     let comparator = view.version.comparator;
-    let hash = comparator.filter_hash(key);
     let newer =
         |point: Option<SeqNo>, cover: Option<SeqNo>| point.max(cover).filter(|seq| *seq > since);
     for m in newer_memtables(view, since) {
@@ -41,6 +40,10 @@ pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Opt
             return Ok(Some(seq));
         }
     }
+    if view.version.newest_seq() <= since {
+        return Ok(None);
+    }
+    let hash = comparator.filter_hash(key);
     for run in view.version.runs() {
         let Some(table) =
             run.table_covering(comparator, key).filter(|t| has_newer_entries(t, since))

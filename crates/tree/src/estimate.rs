@@ -109,8 +109,8 @@ fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<T
     let comparator = version.comparator;
     let mut all = Vec::new();
     for (number, run) in version.runs().enumerate() {
-        let from = bound_key(&bounds.lower)
-            .map_or(0, |lower| run.first_table_reaching(comparator, lower));
+        let from =
+            bound_key(&bounds.lower).map_or(0, |lower| run.first_table_reaching(comparator, lower));
         for table in &run.tables[from..] {
             let (first, last) = (&table.meta.summary.first_key, &table.meta.summary.last_key);
             if bounds.is_after_upper(comparator, first) {

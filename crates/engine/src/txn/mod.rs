@@ -19,6 +19,7 @@ pub mod prepared_txns;
 pub mod open_txns;
 pub mod validate;
 pub mod spill_store;
+mod hash_chains;
 pub mod writes;
 mod transaction;
 

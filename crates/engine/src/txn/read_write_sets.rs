@@ -3,6 +3,7 @@
 use perigee_base::{FamilyId, KeyBoundary, KeyBoundaryRef, KeyComparator};
 use perigee_file::log::BatchOp;
 use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 /// The target of a read or a write.
@@ -80,8 +81,27 @@ pub struct ReadSet {
     bytes: Vec<u8>,
     keys: Vec<(FamilyId, Range<usize>)>,
     /// Hashes of the listed keys: most keys are read repeatedly.
-    key_hashes: HashSet<(FamilyId, u64)>,
+    key_hashes: HashSet<(FamilyId, u64), BuildHasherDefault<HashedKeyHasher>>,
     ranges: Vec<(FamilyId, KeyBoundary, KeyBoundary)>,
+}
+
+/// Combines numbers of which one is a hash already.
+#[derive(Default)]
+struct HashedKeyHasher(u64);
+
+impl Hasher for HashedKeyHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = self.0.rotate_left(8) ^ n;
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl ReadSet {

@@ -15,7 +15,8 @@ use crate::txn::spilled_tables::{SpilledFamilyRuns, find_in_run, write_set_of};
 use perigee_base::bug::Bug;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyBoundary, KeyComparator, Result, SeqNo, bug};
 use perigee_file::log::BatchOp;
-use perigee_tree::read;
+use perigee_tree::{StripedGuard, View, read};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -84,6 +85,12 @@ impl CommitConditions {
         matches!(self.depends, ReadDependencies::Serial(..))
     }
 
+    /// Returns the search for what was committed since the last check.
+    fn committed_conflicts<'a>(&self, catalog: &'a Catalog) -> CommittedConflicts<'a> {
+        let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
+        CommittedConflicts { catalog, since, contents_epoch, families: SmallVec::new() }
+    }
+
     /// Fails if a target was written since; for the reads of a serializable transaction only
     /// records that.
     fn check_conflicts(
@@ -92,8 +99,9 @@ impl CommitConditions {
         writes: &dyn BatchOperations,
         conflict: ConflictCheck<'_>,
     ) -> Result<()> {
-        if let Some(e) = find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)?
-        {
+        let of_writes =
+            find_first_conflict(|visit| visit_write_targets(writes, visit), &mut *conflict)?;
+        if let Some(e) = of_writes {
             return Err(e);
         }
         if !self.reads_overwritten
@@ -121,10 +129,10 @@ impl CommitConditions {
         catalog: &Catalog,
         writes: &dyn BatchOperations,
     ) -> Result<()> {
-        let (seen, since, contents_epoch) =
-            (catalog.visible_seq(), self.checked_seq, self.contents_epoch);
-        self.check_conflicts(&catalog.runtime, writes, &|id, target| {
-            find_conflict_since(catalog, id, target, since, contents_epoch)
+        let seen = catalog.visible_seq();
+        let mut committed = self.committed_conflicts(catalog);
+        self.check_conflicts(&catalog.runtime, writes, &mut |id, target| {
+            committed.find(id, target)
         })?;
         self.checked_seq = self.checked_seq.max(if bug::is_active(Bug::StaleConditions) {
             read_visible_late(catalog)
@@ -149,12 +157,12 @@ impl CommitConditions {
             return Ok(());
         }
         self.check_position(catalog);
-        let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
-        self.check_conflicts(&catalog.runtime, writes, &|id, target| {
-            find_conflict_since(catalog, id, target, since, contents_epoch)
+        let mut committed = self.committed_conflicts(catalog);
+        self.check_conflicts(&catalog.runtime, writes, &mut |id, target| {
+            committed.find(id, target)
         })?;
         if !earlier.is_empty() {
-            self.check_conflicts(&catalog.runtime, writes, &|id, target| {
+            self.check_conflicts(&catalog.runtime, writes, &mut |id, target| {
                 Ok(find_group_conflict(catalog, id, target, earlier))
             })?;
         }
@@ -194,8 +202,9 @@ impl CommitConditions {
                 return Err(conflict_error(family, &key));
             }
         }
-        self.check_conflicts(&catalog.runtime, &NoWrites, &|id, target| {
-            find_conflict_since(catalog, id, target, since, contents_epoch)
+        let mut committed = self.committed_conflicts(catalog);
+        self.check_conflicts(&catalog.runtime, &NoWrites, &mut |id, target| {
+            committed.find(id, target)
         })?;
         self.checked_seq = self.checked_seq.max(seen);
         Ok(())
@@ -236,12 +245,10 @@ impl CommitConditions {
         earlier: &AdmittedWrites,
     ) -> Result<()> {
         self.check_position(&txns.catalog);
-        let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
-        self.check_conflicts(&txns.runtime, writes, &|id, target| {
-            find_conflict_since(&txns.catalog, id, target, since, contents_epoch)
-        })?;
+        let mut committed = self.committed_conflicts(&txns.catalog);
+        self.check_conflicts(&txns.runtime, writes, &mut |id, target| committed.find(id, target))?;
         if !earlier.is_empty() {
-            self.check_conflicts(&txns.runtime, writes, &|id, target| {
+            self.check_conflicts(&txns.runtime, writes, &mut |id, target| {
                 Ok(find_group_conflict(&txns.catalog, id, target, earlier))
             })?;
         }
@@ -365,34 +372,56 @@ pub fn check_prepared_writes(txns: &TxnManager, writes: &dyn BatchOperations) ->
     find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)?.map_or(Ok(()), Err)
 }
 
-type ConflictCheck<'a> = &'a dyn Fn(FamilyId, KeyOrRangeRef<'_>) -> Result<Option<Error>>;
+type ConflictCheck<'a> = &'a mut dyn FnMut(FamilyId, KeyOrRangeRef<'_>) -> Result<Option<Error>>;
 
-/// Returns the conflict if `target` has a version newer than `since`.
-fn find_conflict_since(
-    catalog: &Catalog,
-    id: FamilyId,
-    target: KeyOrRangeRef<'_>,
+/// Finds versions that were committed since a sequence number. The view of a column family is taken
+/// at its first target, after the caller has read the sequence number that the check covers.
+struct CommittedConflicts<'a> {
+    catalog: &'a Catalog,
     since: SeqNo,
     contents_epoch: u64,
-) -> Result<Option<Error>> {
-    let Some(family) = catalog.families().by_id(id) else {
-        let text = format!("the transaction uses column family {id}, which was dropped");
-        return Err(Error::new(ErrorKind::NotFound, text));
-    };
-    let view = family.tree.pin();
-    if family.check_contents_epoch(contents_epoch).is_err() {
-        let text = "the column family was cleared or replaced in the meantime";
-        return Ok(Some(Error::conflict(&family.name(), target.start_key(), text)));
+    families: SmallVec<[CheckedFamily; 1]>,
+}
+
+/// A column family whose view has the contents that the transaction depends on.
+struct CheckedFamily {
+    family: Arc<FamilyState>,
+    view: StripedGuard<View>,
+}
+
+impl CommittedConflicts<'_> {
+    /// Returns the conflict if `target` has a newer version.
+    fn find(&mut self, id: FamilyId, target: KeyOrRangeRef<'_>) -> Result<Option<Error>> {
+        let known = self.families.iter().position(|checked| checked.family.id == id);
+        let index = match known {
+            Some(index) => index,
+            None => {
+                let Some(family) = self.catalog.families().by_id(id) else {
+                    let text =
+                        format!("the transaction uses column family {id}, which was dropped");
+                    return Err(Error::new(ErrorKind::NotFound, text));
+                };
+                let view = family.tree.pin();
+                if family.check_contents_epoch(self.contents_epoch).is_err() {
+                    let text = "the column family was cleared or replaced in the meantime";
+                    return Ok(Some(Error::conflict(&family.name(), target.start_key(), text)));
+                }
+                self.families.push(CheckedFamily { family, view });
+                self.families.len() - 1
+            }
+        };
+        let CheckedFamily { family, view } = &self.families[index];
+        check_slow!(family.id == id, "a target is checked in its column family", id, family.id);
+        let changed = match target {
+            KeyOrRangeRef::Key(key) => {
+                read::newest_version_since(view, key, self.since)?.map(|_| key.to_vec())
+            }
+            KeyOrRangeRef::Range(begin, end) => {
+                read::find_conflict_in_range(view, (begin, end), self.since)?
+            }
+        };
+        Ok(changed.map(|key| conflict_error(family, &key)))
     }
-    let changed = match target {
-        KeyOrRangeRef::Key(key) => {
-            read::newest_version_since(&view, key, since)?.map(|_| key.to_vec())
-        }
-        KeyOrRangeRef::Range(begin, end) => {
-            read::find_conflict_in_range(&view, (begin, end), since)?
-        }
-    };
-    Ok(changed.map(|key| conflict_error(&family, &key)))
 }
 
 /// The writes of those batches of a group that were admitted so far.

@@ -4,13 +4,15 @@
 //! ```text
 //! batch:     op 0 | op 1 | op 2 | ...        committed as it is; truncated by a rollback
 //! ops:       index,  family, hash, range     few: searched linearly from the newest
-//! memtables: one per column family           many, or for cursors: filled from `ops` on demand
+//! chains:    by hash                         many: filled from `ops` by the next search for a key
+//! memtables: one per column family           for cursors: filled from `ops` on demand
 //! runs:      private tables                  spilled earlier writes that did not fit into memory
 //! ```
 //! Indexes only grow, even across rollbacks: entries cannot be removed from a memtable, and tables
 //! are not rewritten for a rollback, so rolled-back indexes are recorded. A memtable with mostly
 //! rolled-back entries is rebuilt.
 
+use super::hash_chains::HashChains;
 use super::spill_store::{SeparatedEntry, SpillStore};
 use crate::limits::TXN_LINEAR_SEARCH_MAX;
 use perigee_base::bug::Bug;
@@ -69,6 +71,9 @@ pub struct WritesPosition {
 pub struct TxnWrites {
     batch: Batch,
     ops: Vec<WrittenOp>,
+    chains: HashChains,
+    /// Which of `ops` are range deletes.
+    range_deletes: Vec<usize>,
     memtables: SmallVec<[FamilyMemtable; 1]>,
     /// How many of `ops` are in memtables; how many other entries there were rolled back; bytes of
     /// the memtables.
@@ -106,6 +111,7 @@ impl TxnWrites {
     /// Returns the bytes of memory used.
     pub fn memory_bytes(&self) -> u64 {
         (self.batch.payload_bytes() + self.ops.len() * size_of::<WrittenOp>()) as u64
+            + self.chains.memory_bytes()
             + self.memtable_bytes
     }
     /// Returns true if memory may be spilled.
@@ -161,6 +167,8 @@ impl TxnWrites {
         self.spilled_below = self.next_index;
         self.batch.clear();
         self.ops.clear();
+        self.range_deletes.clear();
+        self.chains.clear();
         self.reset_memtables();
         Ok(())
     }
@@ -235,7 +243,10 @@ impl TxnWrites {
             }
             self.has_operands |= op.kind.is_operand();
             let hash = match op.kind {
-                EntryKind::RangeDelete => 0,
+                EntryKind::RangeDelete => {
+                    self.range_deletes.push(self.ops.len());
+                    0
+                }
                 _ => comparator.filter_hash(&self.batch.buf()[op.key.clone()]),
             };
             self.ops.push(WrittenOp { index: self.next_index, hash, op });
@@ -265,7 +276,8 @@ impl TxnWrites {
             written_size: written,
         }
     }
-    /// Rolls back to a position. The cost does not depend on the size of what is rolled back.
+    /// Rolls back to a position, at no more than the cost of the searches that have indexed what is
+    /// rolled back.
     pub fn roll_back(&mut self, position: WritesPosition) {
         // After a spill that followed the position, everything in memory is after it, too.
         let ops = if position.spill_count == self.spill_count { position.ops } else { 0 };
@@ -292,7 +304,14 @@ impl TxnWrites {
             ops,
             position.next_index
         );
+        if self.chains.len() > ops {
+            let written = &self.ops;
+            self.chains.truncate(ops, |op| written[op].hash);
+        }
         self.ops.truncate(ops);
+        while self.range_deletes.last().is_some_and(|op| *op >= ops) {
+            self.range_deletes.pop();
+        }
         check_slow!(
             self.written_size() == position.written_size,
             "a rollback restores what was written up to its position",
@@ -377,19 +396,12 @@ impl TxnWrites {
         let newest = match self.ops.len() {
             0 => None,
             1..=TXN_LINEAR_SEARCH_MAX => self.find_linear(family, comparator, key, hash)?,
-            _ => {
-                self.fill_memtables()?;
-                let entry = self.memtables.iter().find(|l| l.family == family);
-                let found = entry.and_then(|l| {
-                    read::lookup_overlay_memtable(
-                        &l.memtable,
-                        self.visible_numbers(),
-                        comparator,
-                        key,
-                    )
-                });
-                found.map(|(_, found)| found)
+            _ if comparator.supports_filters()
+                && self.range_deletes.len() <= TXN_LINEAR_SEARCH_MAX =>
+            {
+                self.find_in_chains(family, comparator, key, hash)?
             }
+            _ => self.find_in_memtable(family, comparator, key)?,
         };
         match &self.spill_store {
             Some(runs) if newest.is_none() && self.is_spilled() => {
@@ -454,6 +466,54 @@ impl TxnWrites {
                 }
         };
         self.ops.iter().rev().find(matches_key).map(|w| decode_found(buf, &w.op)).transpose()
+    }
+
+    /// Searches the operations in memory by the hash of the key, and the range deletes one by one.
+    fn find_in_chains(
+        &mut self,
+        family: FamilyId,
+        comparator: KeyComparator,
+        key: &[u8],
+        hash: u64,
+    ) -> Result<Option<EntryValue>> {
+        let (ops, buf) = (&self.ops, self.batch.buf());
+        self.chains.extend_to(ops.len(), |op| ops[op].hash);
+        let writes_key = |op: &usize| {
+            let w = &ops[*op];
+            w.hash == hash
+                && w.op.family == family
+                && w.op.kind != EntryKind::RangeDelete
+                && comparator.keys_equal(&buf[w.op.key.clone()], key)
+        };
+        let deletes_key = |op: &&usize| {
+            let w = &ops[**op];
+            w.op.family == family
+                && w.op.deleted_range_in(buf).is_some_and(|(begin, end)| {
+                    begin.is_before(comparator, key) && !end.is_before(comparator, key)
+                })
+        };
+        let newest = self
+            .chains
+            .candidates(hash)
+            .find(writes_key)
+            .max(self.range_deletes.iter().rev().find(deletes_key).copied());
+        newest.map(|op| decode_found(buf, &ops[op].op)).transpose()
+    }
+
+    /// Searches the operations in memory in the memtable of the column family.
+    fn find_in_memtable(
+        &mut self,
+        family: FamilyId,
+        comparator: KeyComparator,
+        key: &[u8],
+    ) -> Result<Option<EntryValue>> {
+        self.fill_memtables()?;
+        let Some(entry) = self.memtables.iter().find(|l| l.family == family) else {
+            return Ok(None);
+        };
+        let visible = self.visible_numbers();
+        let found = read::lookup_overlay_memtable(&entry.memtable, visible, comparator, key);
+        Ok(found.map(|(_, found)| found))
     }
 
     /// Returns the entries of a column family as an overlay that later writes and rollbacks do not
@@ -531,4 +591,67 @@ fn decode_found(buf: &[u8], op: &BatchOp) -> Result<EntryValue> {
         ValueRef::Operand(value) => EntryValue::Operand(own(value)),
         _ => EntryValue::Tombstone,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_base::KeyBoundaryRef;
+
+    /// Pseudo-random numbers below `limit`.
+    fn random(state: &mut u64, limit: u64) -> u64 {
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % limit
+    }
+
+    /// The searches through chains and through memtables agree, also after rollbacks.
+    #[test]
+    fn chains_and_memtables_find_the_same_entries() {
+        let comparator = KeyComparator::Bytes;
+        let families = [FamilyId(3), FamilyId(9)];
+        let key = |n: u64| format!("key{n:03}").into_bytes();
+        for seed in 0..60 {
+            let (mut state, mut writes) = (seed, TxnWrites::new());
+            families.iter().for_each(|f| writes.add_family(*f, comparator));
+            let mut savepoints: Vec<WritesPosition> = Vec::new();
+            for step in 0..400 {
+                let (family, n) = (families[step % 2], random(&mut state, 150));
+                match random(&mut state, 40) {
+                    0 => savepoints.push(writes.position()),
+                    1 | 2 if !savepoints.is_empty() => {
+                        savepoints
+                            .truncate(random(&mut state, savepoints.len() as u64) as usize + 1);
+                        writes.roll_back(*savepoints.last().unwrap());
+                    }
+                    3 => writes
+                        .add_ops(comparator, |batch| {
+                            let (from, to) = (key(n), key(n + 10));
+                            let end = KeyBoundaryRef::Before(&to);
+                            batch.delete_range(family, KeyBoundaryRef::Before(&from), end)
+                        })
+                        .unwrap(),
+                    4..8 => writes.add_ops(comparator, |b| b.delete(family, &key(n))).unwrap(),
+                    _ => {
+                        let value = step.to_be_bytes();
+                        writes.add_ops(comparator, |b| b.put(family, &key(n), &value)).unwrap();
+                    }
+                }
+                if step % 7 == 0 && writes.ops.len() > TXN_LINEAR_SEARCH_MAX {
+                    let (n, probe) = (random(&mut state, 165), families[step / 7 % 2]);
+                    let hash = comparator.filter_hash(&key(n));
+                    let in_memtable = writes.find_in_memtable(probe, comparator, &key(n)).unwrap();
+                    let in_chains =
+                        writes.find_in_chains(probe, comparator, &key(n), hash).unwrap();
+                    assert_eq!(in_chains, in_memtable, "seed {seed}, step {step}, key {n}");
+                    let linear = writes.find_linear(probe, comparator, &key(n), hash).unwrap();
+                    assert_eq!(in_chains, linear, "seed {seed}, step {step}, key {n}");
+                    assert_eq!(writes.chains.len(), writes.ops.len());
+                }
+            }
+            assert!(writes.memory_bytes() >= writes.chains.memory_bytes());
+            writes.clear();
+            assert_eq!(writes.find(families[0], comparator, &key(1)).unwrap(), None);
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub(super) fn apply_edit(
     edit: &VersionEdit,
     open: &dyn FileOpener,
 ) -> Result<Version> {
-    let mut new = Version { garbage_cache: Default::default(), ..old.clone() };
+    let mut new = Version { cache: Default::default(), ..old.clone() };
     remove_tables(&mut new, edit)?;
     for added in &edit.added {
         if added.level.index() >= limits::LEVELS {

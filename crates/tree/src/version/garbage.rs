@@ -4,7 +4,7 @@
 
 use super::Version;
 use crate::limits::SPACE_ENTRIES_MIN;
-use perigee_base::limits;
+use perigee_base::{SeqNo, limits};
 use perigee_file::KeySketch;
 use std::sync::OnceLock;
 
@@ -20,9 +20,10 @@ pub struct GarbageEstimate {
     pub total_bytes: u64,
 }
 
-/// Cached estimates of a version. A new version starts with the default.
+/// What is computed from a version at most once. A new version starts with the default.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GarbageCache {
+pub(super) struct VersionCache {
+    pub(super) newest_seq: OnceLock<SeqNo>,
     distinct_keys: OnceLock<u64>,
     distinct_share: OnceLock<f64>,
     garbage: OnceLock<GarbageEstimate>,
@@ -64,7 +65,7 @@ impl Version {
     /// Estimates the number of distinct keys in all tables. (Tables with few keys have no sketch:
     /// all of their entries count.)
     pub fn distinct_keys(&self) -> u64 {
-        *self.garbage_cache.distinct_keys.get_or_init(|| {
+        *self.cache.distinct_keys.get_or_init(|| {
             let (mut union, mut others) = (KeySketch::new(), 0);
             for (_, _, t) in self.tables() {
                 match t.reader.sketch() {
@@ -79,7 +80,7 @@ impl Version {
     /// Estimates the share of entries that are distinct keys, from 0 to 1.
     pub fn distinct_share(&self) -> f64 {
         *self
-            .garbage_cache
+            .cache
             .distinct_share
             .get_or_init(|| (self.distinct_keys() as f64 / self.entries().max(1) as f64).min(1.0))
     }
@@ -87,7 +88,7 @@ impl Version {
     /// Estimates what compactions would free: entries and separated values that newer entries hide,
     /// if counting them is worthwhile, and what no table references in value logs.
     pub fn garbage(&self) -> GarbageEstimate {
-        *self.garbage_cache.garbage.get_or_init(|| {
+        *self.cache.garbage.get_or_init(|| {
             let (mut bytes, mut entries) = (0, EntriesByLevel::default());
             let mut separated_bytes = 0u64;
             for (level, _, t) in self.tables() {

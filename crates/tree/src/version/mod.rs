@@ -44,7 +44,7 @@ pub struct Version {
     /// Set if operations with unknown keys were lost: the absence of a key is then uncertain
     /// (salvage only).
     pub gap: Option<SalvageGap>,
-    garbage_cache: garbage::GarbageCache,
+    cache: garbage::VersionCache,
 }
 
 /// Lost operations with unknown keys. Each of them may have put any key.
@@ -61,8 +61,8 @@ impl Version {
     /// Creates a version without tables.
     pub fn empty(comparator: KeyComparator) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        let (vlogs, garbage_cache, expires_ms) =
-            (BTreeMap::new(), garbage::GarbageCache::default(), u64::MAX);
+        let (vlogs, cache, expires_ms) =
+            (BTreeMap::new(), garbage::VersionCache::default(), u64::MAX);
         Version {
             comparator,
             levels,
@@ -71,7 +71,7 @@ impl Version {
             has_dense_tombstones: false,
             expiry_compaction_ms: expires_ms,
             gap: None,
-            garbage_cache,
+            cache,
         }
     }
 
@@ -98,6 +98,11 @@ impl Version {
             runs.iter()
                 .flat_map(move |r| r.tables.iter().map(move |t| (LevelNo(level as u8), r, t)))
         })
+    }
+    /// Returns the newest sequence number in all tables, range tombstones included.
+    pub fn newest_seq(&self) -> SeqNo {
+        let newest = || self.tables().map(|(_, _, t)| t.meta.seq_range().1).max();
+        *self.cache.newest_seq.get_or_init(|| newest().unwrap_or_default())
     }
     /// Returns the number of entries in all tables.
     pub fn entries(&self) -> u64 {

@@ -126,6 +126,11 @@ fn memtable_entries_count_as_overwrites_below_the_error_of_tables() {
     assert_eq!(keys(1000, 1400), before, "ten new keys, two halves of a block of about 20");
     put(&db, (1020..1400).filter(|i| i % 2 == 1));
     assert_near(keys(1000, 1400), 400, 60);
+    // All keys of a small range are deleted.
+    let mut batch = WriteBatch::new();
+    (5000..5010).for_each(|i| batch.delete(&db.default_family(), key(i)).unwrap());
+    db.write(batch).unwrap();
+    assert!(keys(5000, 5010) <= 2, "a sample although the error of the table is larger");
     // Not cut by a table: exact.
     put(&db, 80_000..80_003);
     assert_eq!(keys(80_000, 90_000), 3);

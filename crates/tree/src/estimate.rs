@@ -6,9 +6,11 @@
 //! table (assuming entries spread evenly over its blocks); value logs, apportioned by share of
 //! entries; with a comparator under which different bytes may be equal keys, memtables with more
 //! than a few hundred entries in the range (standard error 6 %). Which entries of a memtable add or
-//! remove a key is sampled; not if they are fewer than the error of the tables, because sampling
-//! would then cost more than all the rest: they are taken for overwritten keys.
+//! remove a key is sampled; not if they are fewer than the error of a table and than a quarter of
+//! the keys, because sampling would then cost more than all the rest: they are taken for
+//! overwritten keys.
 
+use crate::limits::UNSAMPLED_SHARE_MAX;
 use crate::memtable::Memtable;
 use crate::scan::ScanBounds;
 use crate::version::Table;
@@ -113,6 +115,10 @@ fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<T
             bound_key(&bounds.lower).map_or(0, |lower| run.first_table_reaching(comparator, lower));
         for table in &run.tables[from..] {
             let (first, last) = (&table.meta.summary.first_key, &table.meta.summary.last_key);
+            // A table of range tombstones only has no first key.
+            if table.meta.summary.entries == 0 {
+                continue;
+            }
             if bounds.is_after_upper(comparator, first) {
                 break;
             }
@@ -184,15 +190,16 @@ pub fn estimate_range(view: &View, bounds: &ScanBounds) -> RangeEstimate {
         out.entries += p.scale(s.entries).round() as u64;
     }
     // Entries of memtables that may remain without a sample.
-    let mut error: f64 = parts.iter().map(|p| p.error).sum();
+    let error = parts.iter().map(|p| p.error).fold(0.0, f64::max);
+    let mut unsampled = error.min(keys as f64 * UNSAMPLED_SHARE_MAX);
     for memtable in view.memtables() {
         let entries = count_in_bounds(memtable, bounds);
         let all = memtable.entries().max(1);
         out.entries += entries;
         out.memory_bytes +=
             (memtable.bytes() as u128 * entries.min(all) as u128 / all as u128) as u64;
-        if entries as f64 <= error {
-            error -= entries as f64;
+        if entries as f64 <= unsampled {
+            unsampled -= entries as f64;
             continue;
         }
         let (added, removed) = sample_key_changes(view, memtable, bounds, entries);

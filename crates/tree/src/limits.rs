@@ -27,6 +27,9 @@ pub const COPIED_CHUNK_BYTES_MIN: usize = 64;
 pub const COPIED_CHUNK_BYTES_MAX: usize = 64 << 10;
 
 // Reads and scans
+/// Entries of memtables in a range that an estimate does not sample, as a share of the keys that
+/// tables have there.
+pub const UNSAMPLED_SHARE_MAX: f64 = 0.25;
 /// Maximum number of recent memtable entries checked one by one for a range; beyond that a sorted
 /// cursor is used.
 pub const RECENT_ENTRIES_MAX: usize = 512;

@@ -2,8 +2,9 @@
 
 use perigee_base::{FamilyId, KeyBoundary, KeyBoundaryRef, KeyComparator};
 use perigee_file::log::BatchOp;
+use perigee_tree::Memtable;
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 
 /// The target of a read or a write.
@@ -81,15 +82,32 @@ pub struct ReadSet {
     bytes: Vec<u8>,
     keys: Vec<(FamilyId, Range<usize>)>,
     /// Hashes of the listed keys: most keys are read repeatedly.
-    key_hashes: HashSet<(FamilyId, u64), BuildHasherDefault<HashedKeyHasher>>,
+    key_hashes: HashSet<(FamilyId, u64), HashedKeys>,
     ranges: Vec<(FamilyId, KeyBoundary, KeyBoundary)>,
 }
 
-/// Combines numbers of which one is a hash already.
-#[derive(Default)]
-struct HashedKeyHasher(u64);
+/// Hashes numbers of which one is a hash already. With an unpredictable factor, because keys whose
+/// hashes share some bits can be constructed.
+#[derive(Clone, Copy, Debug)]
+struct HashedKeys {
+    factor: u64,
+    sum: u64,
+}
 
-impl Hasher for HashedKeyHasher {
+impl Default for HashedKeys {
+    fn default() -> HashedKeys {
+        HashedKeys { factor: Memtable::hash_seed() | 1, sum: 0 }
+    }
+}
+
+impl BuildHasher for HashedKeys {
+    type Hasher = HashedKeys;
+    fn build_hasher(&self) -> HashedKeys {
+        *self
+    }
+}
+
+impl Hasher for HashedKeys {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
@@ -97,10 +115,10 @@ impl Hasher for HashedKeyHasher {
         self.write_u64(u64::from(n));
     }
     fn write_u64(&mut self, n: u64) {
-        self.0 = self.0.rotate_left(8) ^ n;
+        self.sum = self.sum.rotate_left(8) ^ n;
     }
     fn finish(&self) -> u64 {
-        self.0
+        self.sum.wrapping_mul(self.factor).rotate_left(32)
     }
 }
 

@@ -110,7 +110,9 @@ impl TxnWrites {
     }
     /// Returns the bytes of memory used.
     pub fn memory_bytes(&self) -> u64 {
-        (self.batch.payload_bytes() + self.ops.len() * size_of::<WrittenOp>()) as u64
+        let range_deletes = self.range_deletes.len() * size_of::<usize>();
+        (self.batch.payload_bytes() + self.ops.len() * size_of::<WrittenOp>() + range_deletes)
+            as u64
             + self.chains.memory_bytes()
             + self.memtable_bytes
     }
@@ -168,7 +170,7 @@ impl TxnWrites {
         self.batch.clear();
         self.ops.clear();
         self.range_deletes.clear();
-        self.chains.clear();
+        self.chains = HashChains::default();
         self.reset_memtables();
         Ok(())
     }

@@ -20,6 +20,9 @@ impl Family {
     ///   (standard error 2.3 %). Tables with fewer than 2048 keys have no sketch: keys in several
     ///   of them count several times. Each tombstone is assumed to hide one key. After
     ///   [`Family::compact`], `keys` is as exact as `entries`.
+    /// - Which entries of a memtable are new keys or deletes is known from a sample. Entries that are
+    ///   fewer than the error of a table that the range cuts, and than a quarter of the keys, count
+    ///   as overwritten keys.
     /// - Entries that have expired or are covered by a range tombstone count until a compaction
     ///   drops them.
     ///

@@ -49,6 +49,10 @@ pub struct BatchBuffer<'a> {
 pub fn seed_key_hashes(seed: u64) {
     let _ = SEED.compare_exchange(UNSEEDED, seed.max(UNSEEDED + 1), Relaxed, Relaxed);
 }
+/// Returns the seed of the hashes of keys in memory.
+pub fn key_hash_seed() -> u64 {
+    SEED.load(Relaxed)
+}
 
 /// Seed of new memtables. Not set in the simulation, so that runs are reproducible.
 static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(UNSEEDED);

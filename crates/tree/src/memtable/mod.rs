@@ -195,6 +195,12 @@ impl Memtable {
         });
     }
 
+    /// Returns the unpredictable seed of the hash tables of memtables, for other hash tables of keys
+    /// in memory.
+    pub fn hash_seed() -> u64 {
+        hashed_entries::key_hash_seed()
+    }
+
     /// Adds to the number of tombstones that scans have skipped.
     pub fn add_skipped_tombstones(&self, tombstones: u64) {
         self.skipped_tombstones.fetch_add(tombstones, Relaxed);

@@ -185,8 +185,7 @@ pub fn estimate_range(view: &View, bounds: &ScanBounds) -> RangeEstimate {
     let mut out = RangeEstimate { keys, ..RangeEstimate::default() };
     for p in &parts {
         let s = &p.table.meta.summary;
-        let separated: u64 = s.vlogs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        out.disk_bytes += p.scale(s.bytes.saturating_add(separated)).round() as u64;
+        out.disk_bytes += p.scale(s.bytes.saturating_add(s.separated_bytes())).round() as u64;
         out.entries += p.scale(s.entries).round() as u64;
     }
     // Entries of memtables that may remain without a sample.

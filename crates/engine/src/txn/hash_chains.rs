@@ -7,7 +7,6 @@
 //! older:  one per operation     7 -> 2 -> none      4 -> none
 //! ```
 
-use crate::limits::TXN_LINEAR_SEARCH_MAX;
 use perigee_tree::Memtable;
 
 /// No operation.
@@ -46,7 +45,7 @@ impl HashChains {
             self.len()
         );
         if ops > self.newest.len() {
-            let buckets = ops.max(TXN_LINEAR_SEARCH_MAX).saturating_mul(2).next_power_of_two();
+            let buckets = ops.saturating_mul(2).next_power_of_two();
             self.factor = Memtable::hash_seed() | 1;
             self.newest.clear();
             self.newest.resize(buckets, NONE);

@@ -61,7 +61,8 @@ impl<'a> KeyOrRangeRef<'a> {
     }
 }
 
-fn range_contains(
+/// Returns true if `key` lies between the boundaries.
+pub(super) fn range_contains(
     comparator: KeyComparator,
     begin: KeyBoundaryRef<'_>,
     end: KeyBoundaryRef<'_>,

@@ -13,6 +13,7 @@
 //! rolled-back entries is rebuilt.
 
 use super::hash_chains::HashChains;
+use super::read_write_sets::range_contains;
 use super::spill_store::{SeparatedEntry, SpillStore};
 use crate::limits::TXN_LINEAR_SEARCH_MAX;
 use perigee_base::bug::Bug;
@@ -35,6 +36,30 @@ struct WrittenOp {
     /// Hash of the key; 0 for a range tombstone.
     hash: u64,
     op: BatchOp,
+}
+
+/// A key of a column family that is searched, with its hash.
+#[derive(Clone, Copy)]
+struct SearchedKey<'a> {
+    family: FamilyId,
+    comparator: KeyComparator,
+    key: &'a [u8],
+    hash: u64,
+}
+
+impl WrittenOp {
+    /// Returns true if the operation writes or deletes the key; it points into `buf`.
+    fn applies_to(&self, buf: &[u8], searched: SearchedKey<'_>) -> bool {
+        let SearchedKey { family, comparator, key, hash } = searched;
+        self.op.family == family
+            && match self.op.deleted_range_in(buf) {
+                Some((begin, end)) => range_contains(comparator, begin, end, key),
+                None => {
+                    (self.hash == hash || !comparator.supports_filters())
+                        && comparator.keys_equal(&buf[self.op.key.clone()], key)
+                }
+            }
+    }
 }
 
 /// The transaction's entries in one column family.
@@ -395,13 +420,14 @@ impl TxnWrites {
             return Ok(None);
         }
         let hash = comparator.filter_hash(key);
+        let searched = SearchedKey { family, comparator, key, hash };
         let newest = match self.ops.len() {
             0 => None,
-            1..=TXN_LINEAR_SEARCH_MAX => self.find_linear(family, comparator, key, hash)?,
+            1..=TXN_LINEAR_SEARCH_MAX => self.find_linear(searched)?,
             _ if comparator.supports_filters()
                 && self.range_deletes.len() <= TXN_LINEAR_SEARCH_MAX =>
             {
-                self.find_in_chains(family, comparator, key, hash)?
+                self.find_in_chains(searched)?
             }
             _ => self.find_in_memtable(family, comparator, key)?,
         };
@@ -447,58 +473,20 @@ impl TxnWrites {
     }
 
     /// Searches the operations in memory linearly, from the newest.
-    fn find_linear(
-        &self,
-        family: FamilyId,
-        comparator: KeyComparator,
-        key: &[u8],
-        hash: u64,
-    ) -> Result<Option<EntryValue>> {
+    fn find_linear(&self, searched: SearchedKey<'_>) -> Result<Option<EntryValue>> {
         let buf = self.batch.buf();
-        let matches_key = |w: &&WrittenOp| {
-            w.op.family == family
-                && match w.op.deleted_range_in(buf) {
-                    Some((begin, end)) => {
-                        begin.is_before(comparator, key) && !end.is_before(comparator, key)
-                    }
-                    None => {
-                        (w.hash == hash || !comparator.supports_filters())
-                            && comparator.keys_equal(&buf[w.op.key.clone()], key)
-                    }
-                }
-        };
-        self.ops.iter().rev().find(matches_key).map(|w| decode_found(buf, &w.op)).transpose()
+        let found = self.ops.iter().rev().find(|w| w.applies_to(buf, searched));
+        found.map(|w| decode_found(buf, &w.op)).transpose()
     }
 
     /// Searches the operations in memory by the hash of the key, and the range deletes one by one.
-    fn find_in_chains(
-        &mut self,
-        family: FamilyId,
-        comparator: KeyComparator,
-        key: &[u8],
-        hash: u64,
-    ) -> Result<Option<EntryValue>> {
+    fn find_in_chains(&mut self, searched: SearchedKey<'_>) -> Result<Option<EntryValue>> {
         let (ops, buf) = (&self.ops, self.batch.buf());
         self.chains.extend_to(ops.len(), |op| ops[op].hash);
-        let writes_key = |op: &usize| {
-            let w = &ops[*op];
-            w.hash == hash
-                && w.op.family == family
-                && w.op.kind != EntryKind::RangeDelete
-                && comparator.keys_equal(&buf[w.op.key.clone()], key)
-        };
-        let deletes_key = |op: &&usize| {
-            let w = &ops[**op];
-            w.op.family == family
-                && w.op.deleted_range_in(buf).is_some_and(|(begin, end)| {
-                    begin.is_before(comparator, key) && !end.is_before(comparator, key)
-                })
-        };
-        let newest = self
-            .chains
-            .candidates(hash)
-            .find(writes_key)
-            .max(self.range_deletes.iter().rev().find(deletes_key).copied());
+        let applies = |op: &usize| ops[*op].applies_to(buf, searched);
+        let mut range_deletes = self.range_deletes.iter().rev().copied();
+        let in_chain = self.chains.candidates(searched.hash).find(applies);
+        let newest = in_chain.max(range_deletes.find(applies));
         newest.map(|op| decode_found(buf, &ops[op].op)).transpose()
     }
 
@@ -641,12 +629,13 @@ mod tests {
                 }
                 if step % 7 == 0 && writes.ops.len() > TXN_LINEAR_SEARCH_MAX {
                     let (n, probe) = (random(&mut state, 165), families[step / 7 % 2]);
-                    let hash = comparator.filter_hash(&key(n));
-                    let in_memtable = writes.find_in_memtable(probe, comparator, &key(n)).unwrap();
-                    let in_chains =
-                        writes.find_in_chains(probe, comparator, &key(n), hash).unwrap();
+                    let key = key(n);
+                    let hash = comparator.filter_hash(&key);
+                    let searched = SearchedKey { family: probe, comparator, key: &key, hash };
+                    let in_memtable = writes.find_in_memtable(probe, comparator, &key).unwrap();
+                    let in_chains = writes.find_in_chains(searched).unwrap();
                     assert_eq!(in_chains, in_memtable, "seed {seed}, step {step}, key {n}");
-                    let linear = writes.find_linear(probe, comparator, &key(n), hash).unwrap();
+                    let linear = writes.find_linear(searched).unwrap();
                     assert_eq!(in_chains, linear, "seed {seed}, step {step}, key {n}");
                     assert_eq!(writes.chains.len(), writes.ops.len());
                 }

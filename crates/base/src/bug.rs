@@ -142,6 +142,8 @@ bugs! {
     SpilledNotRolledBack = 201,
     /// Operands are merged across a snapshot that sees only the older ones.
     MergeAcrossSnapshot = 150,
+    /// A reader uses operands that another one has combined although some are too new for it.
+    CombinedOperandsUnderSnapshot = 153,
     /// A read uses only the newest operand of a key in each memtable or table.
     OneOperandPerSource = 151,
     /// Recovery replays operands that tables already contain: they are applied twice.

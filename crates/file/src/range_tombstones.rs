@@ -1,6 +1,6 @@
 //! Range tombstones as fragments: key ranges that do not overlap, each with the sequence numbers of
-//! the tombstones that cover it. Kept next to a memtable, in memory with an open klog, and on disk
-//! as the raw form of the ranges frame.
+//! the tombstones that cover it. Kept in memory with an open klog, and on disk as the raw form of
+//! the ranges frame.
 //!
 //! ```text
 //! for each fragment: varint length, begin | varint length, end | varint n | varint newest | n - 1

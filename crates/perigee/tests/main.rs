@@ -19,6 +19,7 @@ mod checkpoint_backup;
 mod close;
 mod commit_hook_threads;
 mod compaction_filter;
+mod combined_operands;
 mod comparator_model;
 mod comparators;
 mod compression;

@@ -6,7 +6,9 @@
 use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, FamilyOptions, Options, Snapshot, WriteBatch};
+use perigee::{
+    Db, Durability, ErrorKind, FamilyOptions, HistoryPolicy, Options, Snapshot, WriteBatch,
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -246,4 +248,77 @@ fn invalid_ranges_are_refused() {
     assert!(db.contains("k").unwrap());
     db.default_family().delete_range("k"..="k").unwrap();
     assert!(!db.contains("k").unwrap());
+}
+
+fn open_queue(history: HistoryPolicy) -> Db {
+    let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    Db::open("/queue", Options::in_env(env).durability(Durability::None).history(history)).unwrap()
+}
+
+fn queue_key(n: u32) -> [u8; 4] {
+    n.to_be_bytes()
+}
+
+/// The consumer of a queue deletes everything up to its position: each delete covers all before.
+#[test]
+fn readers_of_the_past_see_what_a_queue_held() {
+    const N: u32 = 450;
+    let db = open_queue(HistoryPolicy::None);
+    let family = db.default_family();
+    for n in 0..N {
+        db.put(queue_key(n), "message").unwrap();
+    }
+    let mut snapshots = Vec::new();
+    for n in 0..N {
+        if n % 50 == 0 {
+            snapshots.push((n, db.snapshot().unwrap()));
+        }
+        family.delete_range(queue_key(0)..queue_key(n + 1)).unwrap();
+    }
+    assert_eq!(db.iter().unwrap().count(), 0);
+    let number = |e: perigee::Result<(perigee::Slice, perigee::Slice)>| {
+        u32::from_be_bytes((*e.unwrap().0).try_into().unwrap())
+    };
+    for (first, snapshot) in &snapshots {
+        let forward: Vec<u32> = snapshot.iter(&family).unwrap().map(number).collect();
+        assert_eq!(forward, (*first..N).collect::<Vec<_>>());
+        let backward: Vec<u32> = snapshot.iter(&family).unwrap().rev().map(number).collect();
+        assert_eq!(backward, (*first..N).rev().collect::<Vec<_>>());
+        for n in (0..N).step_by(7) {
+            assert_eq!(snapshot.get(&family, queue_key(n)).unwrap().is_some(), n >= *first);
+        }
+    }
+    db.admin().flush().unwrap();
+    for (first, snapshot) in &snapshots {
+        assert_eq!(snapshot.iter(&family).unwrap().count() as u32, N - first);
+    }
+    drop(snapshots);
+    db.close().unwrap();
+}
+
+/// With history, every one of them may still be seen: the memtable is flushed before their
+/// fragments take much memory.
+#[test]
+fn overlapping_range_deletes_are_flushed_early() {
+    const N: u32 = 3_000;
+    for history in [HistoryPolicy::None, HistoryPolicy::Operations(u64::from(N))] {
+        let db = open_queue(history);
+        let family = db.default_family();
+        for n in 0..N {
+            db.put(queue_key(n), "message").unwrap();
+            family.delete_range(queue_key(0)..queue_key(n)).unwrap();
+        }
+        db.admin().wait_idle().unwrap();
+        assert!(db.admin().stats().counter("flushes").unwrap() >= 4);
+        assert_eq!(db.iter().unwrap().count(), 1);
+        db.close().unwrap();
+    }
+    // Range deletes that do not overlap stay in the memtable.
+    let db = open_queue(HistoryPolicy::None);
+    for n in 0..N {
+        db.default_family().delete_range(queue_key(2 * n)..queue_key(2 * n + 1)).unwrap();
+    }
+    db.admin().wait_idle().unwrap();
+    assert_eq!(db.admin().stats().counter("flushes").unwrap(), 0);
+    db.close().unwrap();
 }

@@ -140,6 +140,7 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::LoseNamedSnapshot
         | Bug::MergeAcrossSnapshot
         | Bug::OneOperandPerSource
+        | Bug::CombinedOperandsUnderSnapshot
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         Bug::LosePartOfCommit
         | Bug::CursorMissesOwnWrites

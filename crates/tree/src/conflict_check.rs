@@ -280,7 +280,9 @@ fn find_common_key(
 
 /// Returns the start and end boundaries of range tombstones newer than `since`.
 fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBoundary)> {
-    let mut all = Vec::new();
+    let mut all: Vec<_> = newer_memtables(view, since)
+        .flat_map(|m| m.range_tombstones().newer_ranges(since))
+        .collect();
     let mut add = |list: &RangeTombstones| {
         let newer = list
             .fragments()
@@ -288,9 +290,6 @@ fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBou
             .filter(|f| f.newest_visible(SeqNo::MAX).is_some_and(|seq| seq > since));
         all.extend(newer.map(|f| (f.begin.clone(), f.end.clone())));
     };
-    for m in newer_memtables(view, since) {
-        m.range_tombstones().with_fragments(&mut add);
-    }
     let tables =
         view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));
     tables.for_each(|t| add(t.reader.range_tombstones()));
@@ -316,7 +315,8 @@ fn find_newer_range_tombstone(
         Some(newer.begin.as_ref().key().unwrap_or_default().to_vec())
     };
     let memtables = newer_memtables(view, since)
-        .find_map(|m| m.range_tombstones().with_fragments(find_in).flatten());
+        .find_map(|m| m.range_tombstones().first_newer(range.0..range.1, since))
+        .map(|begin| begin.as_ref().key().unwrap_or_default().to_vec());
     memtables.or_else(|| {
         let tables =
             view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));

@@ -5,7 +5,6 @@ use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, 
 use crate::scan::{MergeCursor, SourceCursor};
 use crate::version::{AddedTable, VersionEdit};
 use perigee_base::{LevelNo, Result, RunId};
-use perigee_file::RangeTombstones;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,8 +23,7 @@ pub fn flush(
     memtable.sort_completely();
     let source =
         MergeCursor::new(comparator, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
-    let range_tombstones =
-        memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
+    let range_tombstones = memtable.range_tombstones().fragments(&context.stripes);
     let input = RewriteInput {
         source,
         range_tombstones,

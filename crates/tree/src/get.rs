@@ -119,8 +119,7 @@ fn lookup_overlay(
     comparator: KeyComparator,
     key: &[u8],
 ) -> Result<Option<(SeqNo, EntryValue)>> {
-    let found =
-        lookup_overlay_memtable(overlay.memtable(), overlay.visible_seqs(), comparator, key);
+    let found = lookup_overlay_memtable(overlay.memtable(), overlay.visible_seqs(), key);
     match overlay.spilled().filter(|_| found.is_none()) {
         Some(spilled) => lookup_spilled_runs(
             spilled,
@@ -137,13 +136,9 @@ fn lookup_overlay(
 pub fn lookup_overlay_memtable(
     memtable: &Memtable,
     visible: VisibleSeqs<'_>,
-    comparator: KeyComparator,
     key: &[u8],
 ) -> Option<(SeqNo, EntryValue)> {
-    newest_of(
-        visible.newest_point(memtable, key),
-        visible.covering_tombstone(memtable, comparator, key),
-    )
+    newest_of(visible.newest_point(memtable, key), visible.covering_tombstone(memtable, key))
 }
 
 /// Returns the newest version of `key` in a transaction's spilled runs.

@@ -20,6 +20,19 @@ pub const READER_RUNS_MAX: usize = 32;
 pub const CACHE_LINE_BYTES: usize = 64;
 /// Bytes of a long value that are prefetched; the rest is left to the hardware prefetcher.
 pub const PREFETCH_BYTES_MAX: usize = 512;
+/// Maximum number of fragments of range tombstones in a memtable that newer ones overlap: it is
+/// then flushed. With option `history` a flush needs memory for half of the square of their number.
+pub const OVERLAPPING_TOMBSTONES_MAX: usize = if cfg!(debug_assertions) { 500 } else { 4096 };
+/// Maximum number of steps that a scan takes through newer tombstones of a memtable in all, before
+/// it gets the fragments of its time, which costs about as much.
+pub const TOMBSTONE_STEPS_MAX: u32 = if cfg!(debug_assertions) { 20 } else { 4096 };
+/// Minimum number of merge operands that a reader combines for later readers. Small with debug
+/// assertions, so that the tests take this path.
+pub const COMBINED_OPERANDS_MIN: usize = if cfg!(debug_assertions) { 3 } else { 32 };
+/// Longer combined operands are not remembered: copying them costs as much as combining them.
+pub const COMBINED_OPERAND_BYTES_MAX: usize = 4 << 10;
+/// Maximum memory of the combined operands of a memtable.
+pub const COMBINED_BYTES_MAX: u64 = 4 << 20;
 /// Size of a memtable's first chunk: a database may have thousands of column families with one or
 /// two entries each.
 pub const COPIED_CHUNK_BYTES_MIN: usize = 64;

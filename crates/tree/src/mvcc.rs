@@ -58,6 +58,21 @@ impl SnapshotStripes {
         );
         stripe
     }
+    /// Returns the newest sequence number that is in an older stripe than `seq`, if there is one.
+    pub fn newest_of_next_older(&self, seq: SeqNo) -> Option<SeqNo> {
+        if seq > self.horizon {
+            return Some(seq.prev());
+        }
+        let stripe = self.readers.partition_point(|&reader| reader < seq);
+        let newest = stripe.checked_sub(1).map(|older| self.readers[older]);
+        check_slow!(
+            newest.is_none_or(|newest| self.stripe_of(newest) < self.stripe_of(seq)),
+            "it is in another stripe",
+            newest,
+            seq
+        );
+        newest
+    }
     /// Returns true if the version is visible neither to a snapshot nor to one that may still be
     /// taken of the past.
     pub fn is_above_snapshots(&self, seq: SeqNo) -> bool {
@@ -94,6 +109,12 @@ mod tests {
             kept.is_above_snapshots(SeqNo(10)) && !kept.is_above_snapshots(SeqNo(11)),
             "a reader may still come"
         );
+        for seq in (4..=12).map(SeqNo) {
+            let older = kept.newest_of_next_older(seq);
+            assert!(older.is_none_or(|o| o < seq && kept.stripe_of(o) < kept.stripe_of(seq)));
+            let first = older.map_or(SeqNo::ZERO, |o| SeqNo(o.0 + 1));
+            assert_eq!(kept.stripe_of(first), kept.stripe_of(seq), "{seq}");
+        }
         let of_now = SnapshotStripes::new(vec![SeqNo(20)], SeqNo(20));
         assert!(!of_now.is_above_snapshots(SeqNo(20)), "a snapshot of the present");
     }

@@ -62,9 +62,12 @@ impl LsmTree {
     pub fn active(&self) -> Arc<Memtable> {
         self.view.with_value(|v| Arc::clone(&v.active))
     }
-    /// Bytes of the active memtable.
-    pub fn active_bytes(&self) -> u64 {
-        self.view.with_value(|v| v.active.bytes())
+    /// Returns true if the active memtable should be flushed: it has at least `bytes`, or many
+    /// range tombstones that overlap each other.
+    pub fn is_active_full(&self, bytes: u64) -> bool {
+        self.view.with_value(|v| {
+            v.active.bytes() >= bytes || v.active.range_tombstones().has_many_overlapping()
+        })
     }
     /// Calls `visit` with the current view, which is not replaced meanwhile; for short reads of
     /// many column families. `visit` must be short.

@@ -15,7 +15,7 @@
 
 use crate::Memtable;
 use crate::version::{Run, Vlog};
-use perigee_base::{FileId, KeyComparator, SeqNo};
+use perigee_base::{FileId, SeqNo, ValueRef};
 use perigee_file::EntryValue;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -101,18 +101,8 @@ impl VisibleSeqs<'_> {
         self.newest_visible(|at| Some((older(at)?, ()))).map(|(seq, ())| seq)
     }
     /// Returns the newest visible range tombstone over `key` in a memtable of own entries.
-    pub fn covering_tombstone(
-        &self,
-        memtable: &Memtable,
-        comparator: KeyComparator,
-        key: &[u8],
-    ) -> Option<SeqNo> {
-        self.newest_range_tombstone(|at| {
-            memtable
-                .range_tombstones()
-                .with_fragments(|list| list.fragment_covering(comparator, key)?.newest_visible(at))
-                .flatten()
-        })
+    pub fn covering_tombstone(&self, memtable: &Memtable, key: &[u8]) -> Option<SeqNo> {
+        memtable.range_tombstones().newest_covering(key, |seq| self.is_visible(seq))
     }
 }
 
@@ -171,16 +161,17 @@ impl TxnOverlay {
     pub fn is_visible(&self, seq: SeqNo) -> bool {
         self.visible_seqs().is_visible(seq)
     }
-    /// Calls `visit` with the transaction's own versions of `key` in memory, newest first, until it
-    /// returns false.
-    pub fn for_each_version(&self, key: &[u8], mut visit: impl FnMut(SeqNo, EntryValue) -> bool) {
-        let last = self.end_seq.prev();
-        self.memtable
-            .for_each_version(key, last, |seq, found| !self.is_visible(seq) || visit(seq, found));
+    /// Returns the transaction's own versions of `key` in memory, newest first.
+    pub fn key_versions<'a>(
+        &'a self,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = (SeqNo, ValueRef<'a>)> {
+        let versions = self.memtable.key_versions(key, self.end_seq.prev());
+        versions.filter(|(seq, _)| self.is_visible(*seq))
     }
     /// Returns the newest visible range tombstone in memory over `key`.
-    pub fn covering_tombstone(&self, comparator: KeyComparator, key: &[u8]) -> Option<SeqNo> {
-        self.visible_seqs().covering_tombstone(&self.memtable, comparator, key)
+    pub fn covering_tombstone(&self, key: &[u8]) -> Option<SeqNo> {
+        self.visible_seqs().covering_tombstone(&self.memtable, key)
     }
     /// Returns true if there are range tombstones.
     pub fn has_range_tombstones(&self) -> bool {

@@ -19,7 +19,7 @@ use perigee_base::{
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::{DirOpenMode, Fs};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
-use perigee_file::{BlockCache, Compression, KlogOptions, RangeTombstones, TableCache};
+use perigee_file::{BlockCache, Compression, KlogOptions, TableCache};
 use perigee_tree::compact::{CompactionPlan, CompactionReason, run_compaction};
 use perigee_tree::read::{MergeCursor, RunCursor, SourceCursor};
 use perigee_tree::rewrite::{
@@ -410,8 +410,8 @@ impl Family {
         let comparator = self.comparator;
         let mut sources = vec![SourceCursor::from(extra.cursor())];
         let runs: Vec<Arc<Run>> = self.version.runs().cloned().collect();
-        let mut ranges =
-            extra.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
+        let all = SnapshotStripes::new(Vec::new(), SeqNo::MAX).with_history_from(Some(SeqNo::ZERO));
+        let mut ranges = extra.range_tombstones().fragments(&all);
         for run in runs {
             for _ in 0..1 + self.below(3) / 2 {
                 sources.push(SourceCursor::Run(RunCursor::new(

@@ -199,7 +199,7 @@ impl FamilyState {
     }
     /// Returns true if its active memtable has reached its size limit.
     pub fn is_memtable_full(&self) -> bool {
-        self.tree.active_bytes() >= self.memtable_bytes_max.load(SeqCst)
+        self.tree.is_active_full(self.memtable_bytes_max.load(SeqCst))
     }
     /// Returns `NotFound` if it was dropped.
     pub fn check_not_dropped(&self) -> Result<()> {

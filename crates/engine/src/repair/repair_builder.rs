@@ -271,11 +271,8 @@ impl RepairBuilder {
             let run = Arc::new(Run::new(RunId(0), vec![Arc::clone(t)], comparator));
             sources.push(SourceCursor::Run(RunCursor::new(run, comparator, false)));
         }
-        let log_ranges = found
-            .memtable
-            .range_tombstones()
-            .with_fragments(RangeTombstones::clone)
-            .unwrap_or_default();
+        let stripes = SnapshotStripes::new(Vec::new(), SeqNo::MAX);
+        let log_ranges = found.memtable.range_tombstones().fragments(&stripes);
         let input = RewriteInput {
             range_tombstones: found.ranges.merge(comparator, &log_ranges),
             source: MergeCursor::new(comparator, sources),
@@ -287,7 +284,7 @@ impl RepairBuilder {
         };
         let setting = RewriteContext {
             version: &version,
-            stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX),
+            stripes,
             options: self.klog_options(id, &found.settings),
             separation_threshold: found.settings.value_threshold,
             target_bytes: found.settings.target_file_bytes,

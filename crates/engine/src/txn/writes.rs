@@ -429,7 +429,7 @@ impl TxnWrites {
             {
                 self.find_in_chains(searched)?
             }
-            _ => self.find_in_memtable(family, comparator, key)?,
+            _ => self.find_in_memtable(family, key)?,
         };
         match &self.spill_store {
             Some(runs) if newest.is_none() && self.is_spilled() => {
@@ -491,18 +491,13 @@ impl TxnWrites {
     }
 
     /// Searches the operations in memory in the memtable of the column family.
-    fn find_in_memtable(
-        &mut self,
-        family: FamilyId,
-        comparator: KeyComparator,
-        key: &[u8],
-    ) -> Result<Option<EntryValue>> {
+    fn find_in_memtable(&mut self, family: FamilyId, key: &[u8]) -> Result<Option<EntryValue>> {
         self.fill_memtables()?;
         let Some(entry) = self.memtables.iter().find(|l| l.family == family) else {
             return Ok(None);
         };
         let visible = self.visible_numbers();
-        let found = read::lookup_overlay_memtable(&entry.memtable, visible, comparator, key);
+        let found = read::lookup_overlay_memtable(&entry.memtable, visible, key);
         Ok(found.map(|(_, found)| found))
     }
 
@@ -632,7 +627,7 @@ mod tests {
                     let key = key(n);
                     let hash = comparator.filter_hash(&key);
                     let searched = SearchedKey { family: probe, comparator, key: &key, hash };
-                    let in_memtable = writes.find_in_memtable(probe, comparator, &key).unwrap();
+                    let in_memtable = writes.find_in_memtable(probe, &key).unwrap();
                     let in_chains = writes.find_in_chains(searched).unwrap();
                     assert_eq!(in_chains, in_memtable, "seed {seed}, step {step}, key {n}");
                     let linear = writes.find_linear(searched).unwrap();

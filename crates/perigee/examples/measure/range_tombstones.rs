@@ -1,9 +1,11 @@
 //! Measures the cost of 10,000 range tombstones for gets and scans, compared with none: `cargo run
 //! --profile proof --example range_tombstones`. The tombstones are between existing keys: every
-//! read has to check them, and they hide nothing.
+//! read has to check them, and they hide nothing. Then the cost of range deletes that overlap each
+//! other, by their number, as of a queue whose consumer deletes everything up to its position.
 #![allow(clippy::unwrap_used)]
 
-use perigee::{Db, Durability, Options};
+use perigee::{Db, Durability, FamilyOptions, Options};
+use std::path::Path;
 use std::time::Instant;
 
 const KEYS: u64 = 400_000;
@@ -41,6 +43,40 @@ fn measure(db: &Db, what: &str) {
     );
 }
 
+/// Returns the range that delete number `i` of `n` deletes.
+type DeletedRange = fn(i: u64, n: u64) -> (u64, u64);
+
+fn measure_overlapping(dir: &Path, what: &str, deleted: DeletedRange) {
+    for n in [1_000, 4_000, 16_000, 64_000] {
+        let _ = std::fs::remove_dir_all(dir);
+        let family = FamilyOptions::new().memtable_bytes(1 << 30);
+        let options = Options::new().durability(Durability::None).memory_budget(8 << 30);
+        let db = Db::open(dir, options.default_family(family)).unwrap();
+        let family = db.default_family();
+        let start = Instant::now();
+        for i in 0..n {
+            let (begin, end) = deleted(i, n);
+            family.put(key(end, 1), [7; 20]).unwrap();
+            family.delete_range(key(begin, 0)..key(end, 0)).unwrap();
+        }
+        let each = start.elapsed().as_nanos() as u64 / n;
+        let memtables = db.admin().stats().families[0].memtable.bytes;
+        let start = Instant::now();
+        for i in 0..n {
+            let _ = family.get_pinned(key(i, 0)).unwrap();
+        }
+        let get = start.elapsed().as_nanos() as u64 / n;
+        let start = Instant::now();
+        db.admin().flush().unwrap();
+        println!(
+            "{what:22} {n:6} deletes   put and delete {each:8} ns   memtables {:7} KiB   get {get:6} ns   flush {:6} ms",
+            memtables >> 10,
+            start.elapsed().as_millis()
+        );
+        db.close().unwrap();
+    }
+}
+
 fn main() {
     let dir = std::env::temp_dir().join(format!("perigee-range-tombstones-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -73,5 +109,13 @@ fn main() {
         start.elapsed().as_micros()
     );
     db.close().unwrap();
+    measure_overlapping(&dir, "queue", |i, _| (0, i + 1));
+    measure_overlapping(&dir, "nested, growing", |i, n| (n - i, n + i + 1));
+    measure_overlapping(&dir, "nested, shrinking", |i, n| (i, 2 * n - i));
+    measure_overlapping(&dir, "window of 100", |i, _| (i, i + 100));
+    measure_overlapping(&dir, "random", |i, n| {
+        let begin = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % n;
+        (begin, begin + 1 + begin.wrapping_mul(0xD1B5_4A32_D192_ED03) % n)
+    });
     std::fs::remove_dir_all(&dir).unwrap();
 }

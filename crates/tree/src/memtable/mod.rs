@@ -16,8 +16,11 @@ mod copied_batches;
 mod skiplist;
 mod range_tombstones;
 mod empty_ranges;
+mod combined_operands;
 mod cursor;
+mod key_versions;
 
+pub use combined_operands::CombinedOperand;
 pub use cursor::MemtableCursor;
 pub use empty_ranges::SkippedRange;
 pub use hashed_entries::seed_key_hashes;
@@ -25,6 +28,7 @@ pub use shared_batch::{BatchShare, SharedBatch};
 
 use crate::limits::{RECENT_ENTRIES_MAX, SCAN_STEPS_MIN};
 use arena::ArenaSlots;
+use combined_operands::CombinedOperands;
 use copied_batches::CopiedBatches;
 use empty_ranges::EmptyRanges;
 use entries::MemtableEntry;
@@ -61,6 +65,7 @@ enum MemtableIndex {
 struct MemtableContents {
     batches: BatchSlots,
     index: MemtableIndex,
+    combined: CombinedOperands,
     scan_steps: ScanSteps,
 }
 
@@ -152,6 +157,7 @@ impl Memtable {
             Box::new(MemtableContents {
                 batches: ArenaSlots::new(),
                 index,
+                combined: CombinedOperands::default(),
                 scan_steps: ScanSteps::default(),
             })
         })
@@ -438,38 +444,13 @@ impl Memtable {
         Some(newer.into_iter().flatten())
     }
 
-    /// Calls `visit` with the versions of `key` visible at `at`, newest first, until it returns
-    /// false.
-    pub fn for_each_version(
-        &self,
-        key: &[u8],
-        at: SeqNo,
-        mut visit: impl FnMut(SeqNo, EntryValue) -> bool,
-    ) {
-        let Some(contents) = self.contents.get() else { return };
-        match &contents.index {
-            MemtableIndex::Hash(table) => {
-                let mut next = table.find_entry(key, at, &contents.batches);
-                while let Some(i) = next {
-                    let node = table.node(i);
-                    if !visit(node.seq, self.entry_value(&node)) {
-                        return;
-                    }
-                    next = table.older_version(i);
-                }
-            }
-            MemtableIndex::SkipList(list) => {
-                let mut next = list.seek(key, at, |n| self.key_of(n), self.comparator);
-                while let Some(i) = next {
-                    let node = list.node(i);
-                    let same = self.comparator.keys_equal(self.key_of(&node), key);
-                    if !same || !visit(node.seq, self.entry_value(&node)) {
-                        return;
-                    }
-                    next = list.next(i);
-                }
-            }
-        }
+    /// Returns the combined operand of `key`, if there is one.
+    pub fn combined_operand(&self, key: &[u8]) -> Option<Arc<CombinedOperand>> {
+        self.contents.get()?.combined.get(key)
+    }
+    /// Remembers a combined operand of `key` for later readers.
+    pub fn remember_combined(&self, key: &[u8], combined: &Arc<CombinedOperand>) {
+        self.existing_contents().combined.remember(key, combined);
     }
 
     /// Number of entries between two positions in entry order (`None`: unbounded on that side).
@@ -500,9 +481,7 @@ impl Memtable {
     }
     /// Returns the newest range tombstone that covers `key` and is visible at `at`.
     pub fn covering_tombstone(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-        self.range_tombstones
-            .with_fragments(|list| list.fragment_covering(self.comparator, key)?.newest_visible(at))
-            .flatten()
+        self.range_tombstones.newest_covering(key, |seq| seq <= at)
     }
     /// Bytes of memory that the entries take.
     #[inline]
@@ -510,7 +489,8 @@ impl Memtable {
         let Some(contents) = self.contents.get() else { return self.bytes.load(Relaxed) };
         let index =
             if let MemtableIndex::Hash(table) = &contents.index { table.memory_bytes() } else { 0 };
-        self.bytes.load(Relaxed) + contents.batches.memory_bytes() + index
+        let readers = contents.combined.memory_bytes();
+        self.bytes.load(Relaxed) + contents.batches.memory_bytes() + index + readers
     }
     /// Bytes of memory that the first insert allocated, in addition to [`Memtable::bytes`]; 0
     /// before the first insert.

@@ -435,6 +435,7 @@ fn seeded_hash_resists_crafted_keys() {
     let contents = MemtableContents {
         batches: ArenaSlots::new(),
         index: MemtableIndex::Hash(unseeded),
+        combined: CombinedOperands::default(),
         scan_steps: ScanSteps::default(),
     };
     let before =

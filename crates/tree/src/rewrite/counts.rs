@@ -24,7 +24,7 @@ pub enum DropReason {
 /// Counts of range tombstones, one per fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeTombstoneCounts {
-    /// Range tombstones of the source.
+    /// Range tombstones of the source; of a memtable only the newest of each snapshot stripe.
     pub read: u64,
     /// Hidden by a newer range tombstone.
     pub shadowed: u64,

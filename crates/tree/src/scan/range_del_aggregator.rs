@@ -2,20 +2,28 @@
 //! position: inside it an entry costs one or two key comparisons, however many sources there are;
 //! the sources are consulted again only where the span ends.
 
+use crate::limits::TOMBSTONE_STEPS_MAX;
 use crate::memtable::Memtable;
 use crate::txn_overlay::TxnOverlay;
 use crate::version::Run;
 use crate::view::View;
 use perigee_base::bug::Bug;
-use perigee_base::{KeyBoundary, KeyComparator, SeqNo, bug};
-use perigee_file::TombstoneSpan;
+use perigee_base::{KeyBoundary, KeyBoundaryRef, KeyComparator, SeqNo, bug};
+use perigee_file::RangeTombstones;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A source with range tombstones.
 #[derive(Debug)]
 enum RangeTombstoneSource {
     Overlay(TxnOverlay),
-    Memtable(Arc<Memtable>),
+    Memtable {
+        memtable: Arc<Memtable>,
+        /// Number of steps taken through tombstones that are too new for the reader.
+        steps: u32,
+    },
+    /// The tombstones of a memtable that the reader sees, once it has taken many steps.
+    Fragments(RangeTombstones),
     Run(Arc<Run>),
 }
 
@@ -25,7 +33,7 @@ pub struct RangeDelAggregator {
     comparator: KeyComparator,
     read_seq: SeqNo,
     sources: Vec<RangeTombstoneSource>,
-    /// Current span, in which each source has a single fragment or gap.
+    /// Current span, in which each source has a single visible tombstone, or none.
     span: Option<(KeyBoundary, KeyBoundary)>,
     /// Newest visible tombstone over the span.
     newest_tombstone: Option<SeqNo>,
@@ -43,7 +51,7 @@ impl RangeDelAggregator {
         sources.extend(
             view.memtables()
                 .filter(has_tombstones)
-                .map(|m| RangeTombstoneSource::Memtable(Arc::clone(m))),
+                .map(|m| RangeTombstoneSource::Memtable { memtable: Arc::clone(m), steps: 0 }),
         );
         if view.version.has_range_tombstones {
             let has_tombstones =
@@ -88,38 +96,53 @@ impl RangeDelAggregator {
         self.newest_tombstone = None;
         let (mut begin, mut end) = (KeyBoundary::First, KeyBoundary::Last);
         let (comparator, at, newest) = (self.comparator, self.read_seq, &mut self.newest_tombstone);
-        let mut narrow = |span: TombstoneSpan<'_>, visible: Option<SeqNo>| {
-            begin = span.begin.larger(comparator, begin.as_ref()).to_boundary();
-            end = span.end.smaller(comparator, end.as_ref()).to_boundary();
-            *newest = visible.max(*newest);
+        let mut narrow = |keys: Range<KeyBoundaryRef<'_>>| {
+            begin = keys.start.larger(comparator, begin.as_ref()).to_boundary();
+            end = keys.end.smaller(comparator, end.as_ref()).to_boundary();
         };
-        for source in &self.sources {
+        for source in &mut self.sources {
+            if let RangeTombstoneSource::Memtable { memtable, steps } = source
+                && *steps > TOMBSTONE_STEPS_MAX
+            {
+                *source =
+                    RangeTombstoneSource::Fragments(memtable.range_tombstones().fragments_at(at));
+            }
             match source {
-                RangeTombstoneSource::Memtable(m) => {
-                    m.range_tombstones().with_fragments(|list| {
-                        let span = list.span_at(comparator, key);
-                        narrow(span, span.newest_visible(at));
+                RangeTombstoneSource::Memtable { memtable, steps } => {
+                    let tombstones = memtable.range_tombstones();
+                    let is_visible = |seq| seq <= at;
+                    let visible = tombstones.with_span_around(key, is_visible, |span| {
+                        narrow(span.begin..span.end);
+                        *steps += span.steps;
+                        span.newest
                     });
+                    *newest = visible.flatten().max(*newest);
+                }
+                RangeTombstoneSource::Fragments(list) => {
+                    let span = list.span_at(comparator, key);
+                    narrow(span.begin..span.end);
+                    *newest = span.newest_visible(at).max(*newest);
                 }
                 RangeTombstoneSource::Run(r) => {
                     let span = r.range_tombstone_span(comparator, key);
-                    narrow(span, span.newest_visible(at));
+                    narrow(span.begin..span.end);
+                    *newest = span.newest_visible(at).max(*newest);
                 }
                 RangeTombstoneSource::Overlay(overlay) => {
                     let visible_seqs = overlay.visible_seqs();
-                    overlay.memtable().range_tombstones().with_fragments(|list| {
-                        let span = list.span_at(comparator, key);
-                        narrow(
-                            span,
-                            visible_seqs.newest_range_tombstone(|at| span.newest_visible(at)),
-                        );
+                    let own = overlay.memtable().range_tombstones();
+                    let is_visible = |seq| visible_seqs.is_visible(seq);
+                    let visible = own.with_span_around(key, is_visible, |span| {
+                        narrow(span.begin..span.end);
+                        span.newest
                     });
+                    *newest = visible.flatten().max(*newest);
                     for run in overlay.runs() {
                         let span = run.range_tombstone_span(comparator, key);
-                        narrow(
-                            span,
-                            visible_seqs.newest_range_tombstone(|at| span.newest_visible(at)),
-                        );
+                        narrow(span.begin..span.end);
+                        let visible =
+                            visible_seqs.newest_range_tombstone(|at| span.newest_visible(at));
+                        *newest = visible.max(*newest);
                     }
                 }
             }

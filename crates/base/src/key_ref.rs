@@ -37,6 +37,7 @@ impl<'a> KeyRef<'a> {
             return;
         }
         out.clear();
+        out.reserve(a + b);
         out.extend_from_slice(self.prefix);
         out.extend_from_slice(self.suffix);
     }

@@ -32,7 +32,7 @@ pub struct KlogCursor {
     valid: bool,
     /// The entry that the last `prev` left: its index in the current block, or (if `prev` changed
     /// the block) its value.
-    left_entry: (usize, Option<EntryValue>),
+    left_entry: (usize, Option<Box<EntryValue>>),
     /// A buffer for whole keys, used by [`KlogCursor::entry`].
     key: Vec<u8>,
     /// Entries of the current block that were decoded together; allocated when a scan first uses
@@ -286,7 +286,7 @@ impl KlogCursor {
             self.suffix = block.suffix_range_before(self.entry, &self.suffix);
             return Ok(());
         }
-        self.left_entry = (0, Some(self.pinned_value()));
+        self.left_entry = (0, Some(Box::new(self.pinned_value())));
         self.seek_end_before_block(self.block_index)
     }
 
@@ -355,7 +355,7 @@ impl KlogCursor {
                 .filter(|b| *entry < b.len())
                 .map(|b| EntryValue::from_block(b, *entry))
         };
-        found.clone().or_else(in_block)
+        found.as_deref().cloned().or_else(in_block)
     }
 
     /// Returns true if the cursor is on an entry.

@@ -311,7 +311,7 @@ pub struct RunCursor {
     /// Index of that table.
     table_index: usize,
     /// Value that the last `prev` left, if it was in another table.
-    left_value: Option<EntryValue>,
+    left_value: Option<Box<EntryValue>>,
     /// Newest sequence number in the run, once it was computed.
     newest_seq: Option<SeqNo>,
     /// Number of skipped tombstones not reported yet.
@@ -366,7 +366,10 @@ impl RunCursor {
     }
     /// See [`SourceCursor::left_value`].
     fn left_value(&self) -> Option<EntryValue> {
-        self.left_value.clone().or_else(|| self.table_cursor.as_ref()?.left_value())
+        match &self.left_value {
+            Some(left) => Some(EntryValue::clone(left)),
+            None => self.table_cursor.as_ref()?.left_value(),
+        }
     }
 
     /// Opens table `i` and positions it with `seek`. The cursor is not positioned if there is no
@@ -454,7 +457,7 @@ impl RunCursor {
         if c.valid() || self.table_index == 0 {
             return Ok(());
         }
-        self.left_value = c.left_value();
+        self.left_value = c.left_value().map(Box::new);
         self.skip_backward(self.table_index)
     }
 

@@ -103,11 +103,13 @@ impl MergeCursor {
     /// own runs, then runs, each from newest to oldest.
     pub fn for_view(view: &View, fill_cache: bool) -> MergeCursor {
         let comparator = view.version.comparator;
-        let memtables = view.overlay.iter().map(TxnOverlay::memtable).chain(view.memtables());
-        let mut sources: Vec<SourceCursor> =
-            memtables.map(|m| SourceCursor::from(m.cursor())).collect();
-        let memtables = sources.len();
+        let memtables = || view.overlay.iter().map(TxnOverlay::memtable).chain(view.memtables());
         let overlay_runs = view.overlay.as_ref().map_or(&[][..], TxnOverlay::runs);
+        // Small allocations are reused by the allocator at once, larger ones are searched for.
+        let count = memtables().count() + overlay_runs.len() + view.version.runs().count();
+        let mut sources = Vec::with_capacity(count);
+        sources.extend(memtables().map(|m| SourceCursor::from(m.cursor())));
+        let memtables = sources.len();
         let run =
             |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), comparator, fill_cache));
         sources.extend(overlay_runs.iter().chain(view.version.runs()).map(run));

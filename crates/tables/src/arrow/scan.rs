@@ -23,6 +23,9 @@ use perigee::Snapshot;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+/// Number of fields up to which the columns of a row are split without an allocation.
+const FIELDS_ON_STACK: usize = 16;
+
 /// A range of values for the first columns of a key or index, in its order.
 type ValueRange = (Bound<Vec<Value>>, Bound<Vec<Value>>);
 
@@ -220,13 +223,8 @@ impl Iterator for BatchIter<'_> {
 /// call.
 pub struct BatchReader {
     state: Arc<TableState>,
-    binding: Arc<Binding>,
     schema: SchemaRef,
-    /// The columns of the batches.
-    columns: Vec<ColumnId>,
-    /// Their positions in the fields of the binding.
-    fields: Vec<u32>,
-    builders: Vec<ColumnBuilder>,
+    builder: BatchBuilder,
     index: Option<Arc<IndexPlan>>,
     /// True if the index entries have all the columns.
     covered: bool,
@@ -237,6 +235,16 @@ pub struct BatchReader {
     /// Rows up to the limit.
     remaining: u64,
     batch_rows: usize,
+}
+
+/// What the next row of a scan gave.
+enum ReadRow {
+    /// A row of this stored size was appended.
+    Appended(usize),
+    /// An index entry whose row has gone.
+    Gone,
+    /// The end of the range.
+    End,
 }
 
 impl BatchReader {
@@ -274,9 +282,7 @@ impl BatchReader {
         Ok(BatchReader {
             state: Arc::clone(source.state),
             schema,
-            columns,
-            fields,
-            builders,
+            builder: BatchBuilder::new(binding, columns, fields, builders),
             index,
             covered,
             ranges,
@@ -284,7 +290,6 @@ impl BatchReader {
             reversed: scan.reversed,
             remaining: scan.limit.unwrap_or(u64::MAX),
             batch_rows,
-            binding,
         })
     }
     /// Returns the schema of the batches.
@@ -360,111 +365,169 @@ impl BatchReader {
                 }
                 self.cursor = Some(cursor);
             }
-            let Some(appended) = self.read_row(source, &mut row_key)? else {
-                self.cursor = None;
-                continue;
-            };
-            if let Some(row_bytes) = appended {
-                rows += 1;
-                bytes += row_bytes;
-                self.remaining -= 1;
+            let read = self.read_row(source, &mut row_key).inspect_err(|_| self.cursor = None)?;
+            match read {
+                ReadRow::Appended(row_bytes) => {
+                    rows += 1;
+                    bytes += row_bytes;
+                    self.remaining -= 1;
+                }
+                ReadRow::Gone => {}
+                ReadRow::End => self.cursor = None,
             }
         }
         if rows == 0 {
             return Ok(None);
         }
-        let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
+        let columns = self.builder.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
         batch.map(Some).map_err(|e| self.state.damaged(&e.to_string()))
     }
-    /// Appends the next row of the cursor, and returns its stored size. Outer `None`: the end of
-    /// the range. Inner `None`: an index entry whose row has gone.
-    fn read_row(
-        &mut self,
-        source: &RowSource<'_>,
-        row_key: &mut Vec<u8>,
-    ) -> Result<Option<Option<usize>>> {
-        let state = Arc::clone(&self.state);
+    /// Appends the next row of the cursor. Called for every row: moves and counts no references.
+    fn read_row(&mut self, source: &RowSource<'_>, row_key: &mut Vec<u8>) -> Result<ReadRow> {
+        let state = source.state;
         let fails = |e| state.engine_error(e);
-        let Some(mut cursor) = self.cursor.take() else { return Ok(None) };
-        let Some(entry) = cursor.advance().map_err(fails)? else { return Ok(None) };
-        let appended = match self.index.clone() {
-            None => {
-                let (key, row) = entry.entry().map_err(fails)?;
-                self.append_row(key, row)?;
-                Some(key.len() + row.len())
+        let Some(cursor) = &mut self.cursor else { return Ok(ReadRow::End) };
+        let Some(entry) = cursor.advance().map_err(fails)? else { return Ok(ReadRow::End) };
+        let Some(plan) = &self.index else {
+            if self.builder.is_empty() {
+                // Only the rows are counted: their values are not needed.
+                return Ok(ReadRow::Appended(entry.key().len()));
             }
-            Some(plan) => {
-                let expires = entry.expires_at_ms().is_some();
-                let (key, value) = entry.entry().map_err(fails)?;
-                let damaged = |_| state.damaged("an index entry is damaged").in_index(&plan.name);
-                if self.covered {
-                    self.append_entry(&plan, key, value).map_err(damaged)?;
-                    Some(key.len() + value.len())
-                } else {
-                    read_row_key(&plan, &self.binding.key, key, value, row_key).map_err(damaged)?;
-                    match source.read_value(row_key)? {
-                        Some(row) => {
-                            self.append_row(row_key, &row)?;
-                            Some(row_key.len() + row.len())
-                        }
-                        // The row has expired since, or the transaction has deleted it.
-                        None if expires || matches!(source.read_point, ReadPoint::Txn(_)) => None,
-                        None => {
-                            let text = "an index entry is damaged (its row does not exist)";
-                            return Err(state.damaged(text).in_index(&plan.name));
-                        }
-                    }
-                }
-            }
+            let (key, row) = entry.entry().map_err(fails)?;
+            self.builder.append_row(state, key, row)?;
+            return Ok(ReadRow::Appended(key.len() + row.len()));
         };
-        self.cursor = Some(cursor);
-        Ok(Some(appended))
+        let expires = entry.expires_at_ms().is_some();
+        let (key, value) = entry.entry().map_err(fails)?;
+        let damaged = |_| state.damaged("an index entry is damaged").in_index(&plan.name);
+        if self.covered {
+            self.builder.append_entry(plan, key, value).map_err(damaged)?;
+            return Ok(ReadRow::Appended(key.len() + value.len()));
+        }
+        read_row_key(plan, &self.builder.binding.key, key, value, row_key).map_err(damaged)?;
+        match source.read_value(row_key)? {
+            Some(row) => {
+                self.builder.append_row(state, row_key, &row)?;
+                Ok(ReadRow::Appended(row_key.len() + row.len()))
+            }
+            // The row has expired since, or the transaction has deleted it.
+            None if expires || matches!(source.read_point, ReadPoint::Txn(_)) => Ok(ReadRow::Gone),
+            None => {
+                let text = "an index entry is damaged (its row does not exist)";
+                Err(state.damaged(text).in_index(&plan.name))
+            }
+        }
     }
+}
+
+/// A column of a batch that is stored in the value of a row.
+struct StoredField {
+    /// Number of the field in the binding.
+    field: usize,
+    /// Number of its builder.
+    builder: usize,
+    nullable: bool,
+}
+
+/// The columns of a batch, and how rows of a binding are decoded into them.
+struct BatchBuilder {
+    binding: Arc<Binding>,
+    /// The columns of the batches.
+    columns: Vec<ColumnId>,
+    builders: Vec<ColumnBuilder>,
+    /// Those outside of the primary key.
+    stored: Vec<StoredField>,
+    /// For each column of the primary key its builder, if the batches have it.
+    key_builders: Vec<Option<usize>>,
+}
+
+impl BatchBuilder {
+    /// `fields`: the positions of `columns` in the fields of the binding.
+    fn new(
+        binding: Arc<Binding>,
+        columns: Vec<ColumnId>,
+        fields: Vec<u32>,
+        builders: Vec<ColumnBuilder>,
+    ) -> BatchBuilder {
+        let mut builder = BatchBuilder {
+            binding,
+            columns,
+            builders,
+            stored: Vec::new(),
+            key_builders: Vec::new(),
+        };
+        builder.plan_columns(&fields);
+        builder
+    }
+    fn plan_columns(&mut self, fields: &[u32]) {
+        let binding = &self.binding;
+        let outside_key = (0..).zip(fields).filter(|(_, f)| !binding.key_fields.contains(f));
+        self.stored = outside_key
+            .map(|(builder, field)| {
+                let field = *field as usize;
+                StoredField { field, builder, nullable: binding.fields[field].nullable }
+            })
+            .collect();
+        let builder_of = |field: &u32| fields.iter().position(|f| f == field);
+        self.key_builders = binding.key_fields.iter().map(builder_of).collect();
+    }
+    /// Returns true if the batches have no columns.
+    fn is_empty(&self) -> bool {
+        self.builders.is_empty()
+    }
+
     /// Appends the columns of a row; binds the schema again if the row has a newer layout.
-    fn append_row(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
+    fn append_row(&mut self, state: &TableState, key: &[u8], row: &[u8]) -> Result<()> {
         let mut appended = self.append_stored_row(key, row);
         if appended == Err(Malformed::UnknownLayout) {
-            self.binding = self.state.refresh()?;
-            self.fields =
-                self.columns.iter().map(|id| self.find_column(*id)).collect::<Result<_>>()?;
+            self.binding = state.refresh()?;
+            let fields = self.columns.iter().map(|id| self.find_column(state, *id));
+            let fields: Vec<u32> = fields.collect::<Result<_>>()?;
+            self.plan_columns(&fields);
             appended = self.append_stored_row(key, row);
         }
-        appended.map_err(|e| malformed_row(&self.state, &self.binding, key, e))
+        appended.map_err(|e| malformed_row(state, &self.binding, key, e))
     }
     /// Returns the field of a column in a schema that has changed during the scan.
-    fn find_column(&self, id: ColumnId) -> Result<u32> {
+    fn find_column(&self, state: &TableState, id: ColumnId) -> Result<u32> {
         let field = self.binding.fields.iter().position(|f| f.column == id);
         field.map(|field| field as u32).ok_or_else(|| {
             let text = "a column of the scan was dropped: begin the scan again";
-            Error::mismatch(text).in_table(&self.state.name)
+            Error::mismatch(text).in_table(&state.name)
         })
     }
     /// Appends nothing if it fails with `UnknownLayout`.
     fn append_stored_row(&mut self, key: &[u8], row: &[u8]) -> std::result::Result<(), Malformed> {
-        let binding = Arc::clone(&self.binding);
+        let BatchBuilder { binding, builders, stored: stored_fields, key_builders, .. } = self;
         let stored = binding.stored_row(&key[1..], row)?;
-        if self.fields.is_empty() {
-            return Ok(());
-        }
-        let mut columns = vec![None; binding.fields.len()];
-        stored.split(&mut columns)?;
-        for (builder, field) in self.builders.iter_mut().zip(&self.fields) {
-            if !binding.key_fields.contains(field) {
-                let stored = columns[*field as usize];
-                if stored.is_none() && !binding.fields[*field as usize].nullable {
+        if !stored_fields.is_empty() {
+            let (mut few, mut many) = ([None; FIELDS_ON_STACK], Vec::new());
+            let columns = match few.get_mut(..binding.fields.len()) {
+                Some(columns) => columns,
+                None => {
+                    many.resize(binding.fields.len(), None);
+                    &mut many[..]
+                }
+            };
+            stored.split(columns)?;
+            for StoredField { field, builder, nullable } in stored_fields {
+                let stored = columns[*field];
+                if stored.is_none() && !*nullable {
                     return Err(Malformed::Bytes("NULL in a column that is not nullable"));
                 }
-                builder.append_stored(stored)?;
+                builders[*builder].append_stored(stored)?;
             }
         }
-        let mut key = stored.key();
-        for (component, field) in binding.key.iter().zip(&binding.key_fields) {
-            let position = self.fields.iter().position(|f| f == field);
-            append_component(&mut key, *component, position.map(|i| &mut self.builders[i]))?;
+        if key_builders.iter().any(Option::is_some) {
+            let mut key = stored.key();
+            for (component, builder) in binding.key.iter().zip(key_builders) {
+                append_component(&mut key, *component, builder.map(|i| &mut builders[i]))?;
+            }
+            key.finish()?;
         }
-        key.finish()
+        Ok(())
     }
     /// Appends the columns of an index entry.
     fn append_entry(
@@ -473,13 +536,15 @@ impl BatchReader {
         key: &[u8],
         value: &[u8],
     ) -> std::result::Result<(), Malformed> {
-        let binding = Arc::clone(&self.binding);
+        let BatchBuilder { binding, columns, builders, .. } = self;
+        let mut append = |reader: &mut KeyReader<'_>, component: Component, id: ColumnId| {
+            let position = columns.iter().position(|column| *column == id);
+            append_component(reader, component, position.map(|i| &mut builders[i]))
+        };
         let mut reader = KeyReader::new(key.get(1..).unwrap_or_default());
         let mut has_null = false;
         for (component, id) in plan.columns.iter().zip(&plan.column_ids) {
-            let position = self.columns.iter().position(|column| column == id);
-            let builder = position.map(|i| &mut self.builders[i]);
-            has_null |= append_component(&mut reader, *component, builder)?;
+            has_null |= append(&mut reader, *component, *id)?;
         }
         if plan.unique && !has_null {
             reader.finish()?;
@@ -489,8 +554,7 @@ impl BatchReader {
             plan.key_sources.iter().zip(&binding.key).zip(&binding.schema.key)
         {
             if *source == KeyColumnSource::Appended {
-                let position = self.columns.iter().position(|id| *id == ordered.column);
-                append_component(&mut reader, *component, position.map(|i| &mut self.builders[i]))?;
+                append(&mut reader, *component, ordered.column)?;
             }
         }
         reader.finish()
@@ -530,6 +594,6 @@ fn find_fields(binding: &Binding, names: &[String]) -> Result<Vec<u32>> {
 /// Prints the table and the columns.
 impl std::fmt::Debug for BatchReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "BatchReader({:?}, {:?})", self.state, self.columns)
+        write!(f, "BatchReader({:?}, {:?})", self.state, self.builder.columns)
     }
 }

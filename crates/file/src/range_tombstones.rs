@@ -138,16 +138,16 @@ impl RangeTombstones {
         f.begin.as_ref().is_before(comparator, key).then_some(f)
     }
 
-    /// Adds a tombstone. Returns the number of fragments in the affected range afterwards.
+    /// Adds a tombstone.
     pub fn add(
         &mut self,
         comparator: KeyComparator,
         begin: KeyBoundaryRef<'_>,
         end: KeyBoundaryRef<'_>,
         seq: SeqNo,
-    ) -> usize {
+    ) {
         if begin.cmp(comparator, end) != Less {
-            return 0;
+            return;
         }
         let from = self.first_ending_after(comparator, begin);
         let to = from
@@ -155,11 +155,9 @@ impl RangeTombstones {
         let touched = RangeTombstones(self.0[from..to].to_vec());
         let one = RangeTombstones(vec![RangeTombstoneFragment::new(begin, end, &[seq])]);
         let merged = touched.merge(comparator, &one).0;
-        let n = merged.len();
-        check!(n > 0, "a range tombstone that is not empty has a fragment", seq);
+        check!(!merged.is_empty(), "a range tombstone that is not empty has a fragment", seq);
         self.0.splice(from..to, merged);
         check_slow!(self.is_ordered(comparator), "fragments ascend and do not overlap", self);
-        n
     }
 
     /// Merges two sets by a sweep over both lists.

@@ -33,21 +33,17 @@ enum FoundVersion<'a> {
 impl FoundVersion<'_> {
     fn is_operand(&self) -> bool {
         match self {
-            FoundVersion::InMemory(value) => {
-                matches!(value, ValueRef::Operand(_) | ValueRef::OperandPointer(_))
-            }
+            FoundVersion::InMemory(value) => value.is_operand(),
             FoundVersion::Combined(_) => true,
-            FoundVersion::InTable(found) => {
-                matches!(found, EntryValue::Operand(_) | EntryValue::OperandPointer(_))
-            }
+            FoundVersion::InTable(found) => found.is_operand(),
         }
     }
     fn is_tombstone(&self) -> bool {
-        matches!(
-            self,
-            FoundVersion::InMemory(ValueRef::Tombstone | ValueRef::SingleDelete)
-                | FoundVersion::InTable(EntryValue::Tombstone)
-        )
+        match self {
+            FoundVersion::InMemory(value) => value.is_tombstone(),
+            FoundVersion::Combined(_) => false,
+            FoundVersion::InTable(found) => matches!(found, EntryValue::Tombstone),
+        }
     }
     fn expiry(&self) -> Option<Expiry> {
         match self {
@@ -73,12 +69,8 @@ impl FoundVersion<'_> {
     fn vlog_pointer(&self) -> Option<VlogPointer> {
         match self {
             FoundVersion::InMemory(value) => value.vlog_pointer(),
-            FoundVersion::InTable(
-                EntryValue::Pointer(p)
-                | EntryValue::PointerExpiring(p, _)
-                | EntryValue::OperandPointer(p),
-            ) => Some(*p),
-            _ => None,
+            FoundVersion::Combined(_) => None,
+            FoundVersion::InTable(found) => found.vlog_pointer(),
         }
     }
 }
@@ -139,10 +131,11 @@ impl<'a> MergeContext<'a> {
         while let Some((seq, value)) = versions.next() {
             if newest.is_none() {
                 newest = Some(seq);
-                combined = memtable.combined_operand(key).filter(|c| {
-                    cover.is_none()
-                        && (c.newest <= at || bug::is_active(Bug::CombinedOperandsUnderSnapshot))
-                });
+                let usable = |c: &Arc<CombinedOperand>| {
+                    c.newest <= at || bug::is_active(Bug::CombinedOperandsUnderSnapshot)
+                };
+                let remembered = || memtable.combined_operand(key).filter(usable);
+                combined = if cover.is_none() { remembered() } else { None };
             }
             check_slow!(seq <= at, "a version is visible to its reader", seq, at);
             let found = match combined.take_if(|c| seq <= c.newest) {

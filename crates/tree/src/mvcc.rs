@@ -63,8 +63,7 @@ impl SnapshotStripes {
         if seq > self.horizon {
             return Some(seq.prev());
         }
-        let stripe = self.readers.partition_point(|&reader| reader < seq);
-        let newest = stripe.checked_sub(1).map(|older| self.readers[older]);
+        let newest = self.stripe_of(seq).checked_sub(1).map(|older| self.readers[older]);
         check_slow!(
             newest.is_none_or(|newest| self.stripe_of(newest) < self.stripe_of(seq)),
             "it is in another stripe",

@@ -96,9 +96,10 @@ impl RangeDelAggregator {
         self.newest_tombstone = None;
         let (mut begin, mut end) = (KeyBoundary::First, KeyBoundary::Last);
         let (comparator, at, newest) = (self.comparator, self.read_seq, &mut self.newest_tombstone);
-        let mut narrow = |keys: Range<KeyBoundaryRef<'_>>| {
+        let mut narrow = |keys: Range<KeyBoundaryRef<'_>>, visible: Option<SeqNo>| {
             begin = keys.start.larger(comparator, begin.as_ref()).to_boundary();
             end = keys.end.smaller(comparator, end.as_ref()).to_boundary();
+            *newest = visible.max(*newest);
         };
         for source in &mut self.sources {
             if let RangeTombstoneSource::Memtable { memtable, steps } = source
@@ -111,38 +112,31 @@ impl RangeDelAggregator {
                 RangeTombstoneSource::Memtable { memtable, steps } => {
                     let tombstones = memtable.range_tombstones();
                     let is_visible = |seq| seq <= at;
-                    let visible = tombstones.with_span_around(key, is_visible, |span| {
-                        narrow(span.begin..span.end);
+                    tombstones.with_span_around(key, is_visible, |span| {
+                        narrow(span.begin..span.end, span.newest);
                         *steps += span.steps;
-                        span.newest
                     });
-                    *newest = visible.flatten().max(*newest);
                 }
                 RangeTombstoneSource::Fragments(list) => {
                     let span = list.span_at(comparator, key);
-                    narrow(span.begin..span.end);
-                    *newest = span.newest_visible(at).max(*newest);
+                    narrow(span.begin..span.end, span.newest_visible(at));
                 }
                 RangeTombstoneSource::Run(r) => {
                     let span = r.range_tombstone_span(comparator, key);
-                    narrow(span.begin..span.end);
-                    *newest = span.newest_visible(at).max(*newest);
+                    narrow(span.begin..span.end, span.newest_visible(at));
                 }
                 RangeTombstoneSource::Overlay(overlay) => {
                     let visible_seqs = overlay.visible_seqs();
                     let own = overlay.memtable().range_tombstones();
                     let is_visible = |seq| visible_seqs.is_visible(seq);
-                    let visible = own.with_span_around(key, is_visible, |span| {
-                        narrow(span.begin..span.end);
-                        span.newest
+                    own.with_span_around(key, is_visible, |span| {
+                        narrow(span.begin..span.end, span.newest);
                     });
-                    *newest = visible.flatten().max(*newest);
                     for run in overlay.runs() {
                         let span = run.range_tombstone_span(comparator, key);
-                        narrow(span.begin..span.end);
                         let visible =
                             visible_seqs.newest_range_tombstone(|at| span.newest_visible(at));
-                        *newest = visible.max(*newest);
+                        narrow(span.begin..span.end, visible);
                     }
                 }
             }

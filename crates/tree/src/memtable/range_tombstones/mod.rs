@@ -36,7 +36,7 @@ impl MemtableRangeTombstones {
     pub fn has_any(&self) -> bool {
         self.0.get().is_some()
     }
-    /// Returns true if so many tombstones overlap each other that the memtable should be flushed.
+    /// Returns true if the memtable should be flushed because many tombstones overlap each other.
     pub fn has_many_overlapping(&self) -> bool {
         self.lock().is_some_and(|map| map.replaced_fragments() >= OVERLAPPING_TOMBSTONES_MAX)
     }

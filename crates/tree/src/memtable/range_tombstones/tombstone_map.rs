@@ -261,25 +261,17 @@ impl TombstoneMap {
 
     /// Returns the span around `key` of the map, and its fragment.
     fn newest_span(&self, key: &[u8]) -> (Range<KeyBoundaryRef<'_>>, Option<&Fragment>) {
-        let comparator = self.comparator;
-        let at = SearchedBoundary { comparator, boundary: KeyBoundaryRef::Before(key) };
+        let at =
+            SearchedBoundary { comparator: self.comparator, boundary: KeyBoundaryRef::Before(key) };
         let at: &dyn OrderedBoundary = &at;
-        let before = self
-            .newest
-            .range::<dyn OrderedBoundary, _>((Bound::Unbounded, Bound::Included(at)))
-            .next_back();
-        if let Some((begin, f)) = before
-            && !f.end().is_before(comparator, key)
-        {
-            return (begin.boundary()..f.end(), Some(f));
-        }
-        let after = self
-            .newest
-            .range::<dyn OrderedBoundary, _>((Bound::Excluded(at), Bound::Unbounded))
-            .next();
-        let begin = before.map_or(KeyBoundaryRef::First, |(_, f)| f.end());
-        let end = after.map_or(KeyBoundaryRef::Last, |(at, _)| at.boundary());
-        (begin..end, None)
+        let map = &self.newest;
+        let before = map.range::<dyn OrderedBoundary, _>((Bound::Unbounded, Bound::Included(at)));
+        let after = || map.range::<dyn OrderedBoundary, _>((Bound::Excluded(at), Bound::Unbounded));
+        self.span_between(
+            before.map(|(begin, f)| (begin.boundary(), f)).next_back(),
+            || after().next().map(|(begin, _)| begin.boundary()),
+            key,
+        )
     }
 
     /// Returns the span around `key` among the fragments that `newer` replaced, and its fragment.
@@ -288,18 +280,29 @@ impl TombstoneMap {
         newer: &Fragment,
         key: &[u8],
     ) -> (Range<KeyBoundaryRef<'a>>, Option<&'a Fragment>) {
-        let comparator = self.comparator;
         let fragments = &self.replaced[newer.replaced.clone()];
-        let after = fragments.partition_point(|f| f.begin().is_before(comparator, key));
-        let before = after.checked_sub(1).map(|i| &fragments[i]);
-        if let Some(f) = before
-            && !f.fragment.end().is_before(comparator, key)
-        {
-            return (f.begin()..f.fragment.end(), Some(&f.fragment));
+        let after = fragments.partition_point(|f| f.begin().is_before(self.comparator, key));
+        let before = after.checked_sub(1).map(|i| (fragments[i].begin(), &fragments[i].fragment));
+        self.span_between(before, || fragments.get(after).map(ReplacedFragment::begin), key)
+    }
+
+    /// Returns the span around `key` that the last fragment which begins before it covers, or
+    /// otherwise ends at `after`, the start of the next fragment.
+    fn span_between<'a>(
+        &self,
+        before: Option<(KeyBoundaryRef<'a>, &'a Fragment)>,
+        after: impl FnOnce() -> Option<KeyBoundaryRef<'a>>,
+        key: &[u8],
+    ) -> (Range<KeyBoundaryRef<'a>>, Option<&'a Fragment>) {
+        match before {
+            Some((begin, f)) if !f.end().is_before(self.comparator, key) => {
+                (begin..f.end(), Some(f))
+            }
+            _ => {
+                let begin = before.map_or(KeyBoundaryRef::First, |(_, f)| f.end());
+                (begin..after().unwrap_or(KeyBoundaryRef::Last), None)
+            }
         }
-        let begin = before.map_or(KeyBoundaryRef::First, |f| f.fragment.end());
-        let end = fragments.get(after).map_or(KeyBoundaryRef::Last, ReplacedFragment::begin);
-        (begin..end, None)
     }
 
     /// Returns the newest visible tombstone that covers `key`.
@@ -387,7 +390,7 @@ impl TombstoneMap {
 }
 
 /// A part of a tombstone.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct TombstonePart {
     begin: Arc<KeyBoundary>,
     end: Arc<KeyBoundary>,

@@ -2,7 +2,7 @@
 //! used by the next, and by none that must not see all of them.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::Rng;
+use crate::common::{Rng, StopOnDrop};
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
@@ -200,13 +200,13 @@ fn concurrent_readers_see_a_growing_counter() {
                 }
             });
         }
+        let _stop = StopOnDrop(&done);
         for n in 1..=20_000u64 {
             db.default_family().merge("n", 1i64.to_le_bytes()).unwrap();
             if n % 100 == 0 {
                 assert_eq!(read(&db), n);
             }
         }
-        done.store(true, SeqCst);
     });
     db.close().unwrap();
 }

@@ -2,7 +2,7 @@
 //! written there afterwards, on any path, must be found by every reader that may see it.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::Rng;
+use crate::common::{Rng, StopOnDrop};
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
@@ -190,15 +190,6 @@ fn head_of_a_queue_is_found_without_skipping_what_was_deleted() {
     let skipped = counter(&db, "tombstones_skipped");
     assert!(counter(&db, "flushes") > 5, "several memtables");
     assert!(skipped < 20_000 * 30, "{skipped} tombstones skipped for 20,000 heads");
-}
-
-/// Stops the other threads when the writer ends, also if it panics.
-struct StopOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 /// A thread writes into the empty range while others scan it and note it again; the writer must

@@ -3,7 +3,7 @@
 
 use crate::abi::{CommitHookFn, CommitOp};
 use crate::ffi::CallbackScope;
-use crate::handle::{backoff, current_thread_id};
+use perigee_c_boundary::handle::{backoff, current_thread_id};
 use crate::log;
 use perigee::changes::{CommitEvent, CommitOperation};
 use std::ffi::{c_int, c_void};

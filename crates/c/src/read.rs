@@ -49,7 +49,6 @@ macro_rules! read_call {
         }
     };
 }
-pub(crate) use read_call;
 use std::marker::PhantomData;
 
 read_call!(GetPinned { key: &'a [u8] } -> Option<perigee::Slice>, s => s.get_pinned(key));

@@ -9,7 +9,7 @@ use crate::commit_hook::UserCommitHook;
 use crate::comparator::UserComparator;
 use perigee_c_boundary::handle::{HandleTable, PinnedValue};
 use crate::{catalog, comparator, config, log};
-use perigee::{Db, DirectoryLock, Durability, KeyComparator, Options};
+use perigee::{Db, DirectoryLock, Durability, Error, ErrorKind, KeyComparator, Options};
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};

@@ -58,6 +58,11 @@ fn handles_shared_by_threads() {
     run("threads.c", "cc", "-std=gnu99", 10000);
 }
 
+#[test]
+fn cpp_wrapper() {
+    run("wrapper.cpp", "c++", "-std=c++17", 40);
+}
+
 /// The header alone, in every dialect, and together with that of the compatible library.
 #[test]
 fn header_compiles_in_every_dialect() {
@@ -89,15 +94,21 @@ fn header_compiles_in_every_dialect() {
 }
 
 #[test]
-fn c_example_runs() {
+fn examples_run() {
     let scratch = TempDir::new("examples");
-    if !has_program("cc") {
-        return;
-    }
-    let (program, data) = (scratch.path("tour"), scratch.path("data"));
-    compile("cc", &crate_path("examples/c/tour.c"), &program, &["-std=c99"]);
-    for _ in 0..2 {
-        let text = stdout_of(Command::new(&program).arg(&data));
-        assert!(text.contains("06:12 high") && text.contains("retries after conflicts"), "{text}");
+    for (compiler, source, standard, says) in [
+        ("cc", "tour.c", "-std=c99", ["06:12 high", "retries after conflicts"]),
+        ("c++", "tour.cpp", "-std=c++17", ["06:12 high", "visits: "]),
+    ] {
+        if !has_program(compiler) {
+            continue;
+        }
+        let (program, data) = (scratch.path("tour"), scratch.path(&format!("{source}.db")));
+        compile(compiler, &crate_path("examples/c").join(source), &program, &[standard]);
+        // The second run finds the database of the first one.
+        for _ in 0..2 {
+            let text = stdout_of(Command::new(&program).arg(&data));
+            assert!(says.iter().all(|s| text.contains(s)), "{text}");
+        }
     }
 }

@@ -252,9 +252,9 @@ static void operating_system(void)
 {
     perigee_db *db;
     perigee_error *error;
-    CHECK(perigee_db_open("/proc/self/none", NULL, &db, &error) != PERIGEE_OK && db == NULL);
-    CHECK(perigee_error_os_error(error) == ENOENT);
-    CHECK(strstr(perigee_error_text(error), "No such file"));
+    CHECK(perigee_db_open("/dev/null/none", NULL, &db, &error) != PERIGEE_OK && db == NULL);
+    CHECK(perigee_error_os_error(error) == ENOTDIR);
+    CHECK(strstr(perigee_error_text(error), "Not a directory"));
     perigee_error_free(error);
 }
 

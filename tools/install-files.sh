@@ -4,8 +4,8 @@
 #     tools/install-files.sh install STAGE MANIFEST [--no-overwrite]
 #     tools/install-files.sh uninstall MANIFEST
 #
-# STAGE has the files with their final paths. DESTDIR (environment) is put before every path. MANIFEST, a path below which no
-# other file of its directory counts, lists what was installed, with checksums:
+# STAGE has the files with their final paths. DESTDIR (environment) is put before every path. MANIFEST, also a path below
+# DESTDIR, lists what was installed, with checksums:
 #     d PATH           a directory that did not exist
 #     f SHA256 PATH    a file
 #     l TARGET PATH    a symbolic link
@@ -33,7 +33,7 @@ is_ours() {
 make_dirs() {
     [ -d "$destdir$1" ] && return
     make_dirs "$(dirname "$1")"
-    mkdir "$destdir$1"
+    mkdir -m 755 "$destdir$1"
     printf 'd\t%s\n' "$1" >>"$new"
 }
 
@@ -67,7 +67,7 @@ install_files() {
             printf 'l\t%s\t%s\n' "$target" "$path" >>"$new"
         else
             # Not written in place: programs may be using the old file.
-            cp "$stage$path" "$destdir$path.new"
+            cp --preserve=mode "$stage$path" "$destdir$path.new"
             mv -f "$destdir$path.new" "$destdir$path"
             printf 'f\t%s\t%s\n' "$(sum "$stage$path")" "$path" >>"$new"
         fi
@@ -97,7 +97,7 @@ remove_file() {
         rm -f "$file"
     else
         echo "not removed: $file was changed after its installation; FORCE=1 removes it" >&2
-        kept=1
+        [ -z "${kept:-}" ] || printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$kept"
     fi
 }
 
@@ -107,19 +107,25 @@ uninstall_files() {
         echo "nothing to remove: there is no $destdir$manifest" >&2
         exit 1
     fi
-    kept=0
     copy=$(mktemp)
-    trap 'rm -f "$copy"' EXIT
+    kept=$(mktemp)
+    trap 'rm -f "$copy" "$kept"' EXIT
     cp "$destdir$manifest" "$copy"
     while IFS="$tab" read -r kind value path; do
         [ "$kind" = d ] || remove_file "$kind" "$value" "$path"
     done <"$copy"
-    rm -f "$destdir$manifest"
+    if [ -s "$kept" ]; then
+        # Another call with FORCE=1 can remove them, and then the directories.
+        grep "^d$tab" "$copy" >>"$kept" || true
+        cat "$kept" >"$destdir$manifest"
+    else
+        rm -f "$destdir$manifest"
+    fi
     # The deepest directories first; those with other files stay.
-    grep "^d$tab" "$copy" | cut -f 2 | LC_ALL=C sort -r | while IFS= read -r path; do
+    { grep "^d$tab" "$copy" || true; } | cut -f 2 | LC_ALL=C sort -r | while IFS= read -r path; do
         rmdir "$destdir$path" 2>/dev/null || true
     done
-    [ "$kept" = 0 ] || exit 1
+    [ ! -s "$kept" ] || exit 1
     echo "removed from $destdir/"
 }
 

@@ -26,7 +26,11 @@ pub fn family(handle: Handle) -> Result<PinnedValue<'static, Family>> {
 }
 
 fn option_set(options: Handle) -> Result<OptionSet> {
-    if options.is_null() { Ok(OptionSet::default()) } else { Ok(OPTIONS.pin(options.raw())?.clone()) }
+    if options.is_null() {
+        Ok(OptionSet::default())
+    } else {
+        Ok(OPTIONS.pin(options.raw())?.clone())
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -21,11 +21,7 @@ fn return_snapshot(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_db_snapshot(
-    db: Handle,
-    snapshot: Out<Handle>,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_db_snapshot(db: Handle, snapshot: Out<Handle>, error: ErrorOut) -> c_int {
     return_snapshot(db, &snapshot, error, Db::snapshot)
 }
 
@@ -64,11 +60,7 @@ pub extern "C" fn perigee_db_open_named_snapshot(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_db_drop_named_snapshot(
-    db: Handle,
-    name: Text,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_db_drop_named_snapshot(db: Handle, name: Text, error: ErrorOut) -> c_int {
     call(error, || database(db)?.history().drop_snapshot(name.get()?))
 }
 

@@ -20,11 +20,7 @@ fn with_load(load: Handle, work: impl FnOnce(&mut BulkLoad) -> Result<()>) -> Re
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_load_begin(
-    family: Handle,
-    load: Out<Handle>,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_load_begin(family: Handle, load: Out<Handle>, error: ErrorOut) -> c_int {
     load.set(Handle::NULL);
     call(error, || {
         load.require()?;
@@ -50,11 +46,7 @@ pub extern "C" fn perigee_load_put(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_load_finish(
-    load: Handle,
-    entries: Out<u64>,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_load_finish(load: Handle, entries: Out<u64>, error: ErrorOut) -> c_int {
     entries.set(0);
     call(error, || {
         with_load(load, |load| {

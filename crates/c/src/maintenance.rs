@@ -171,10 +171,6 @@ pub extern "C" fn perigee_db_stats_json(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_db_metrics(
-    db: Handle,
-    text: Out<*mut c_char>,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_db_metrics(db: Handle, text: Out<*mut c_char>, error: ErrorOut) -> c_int {
     return_text(&text, error, || Ok(database(db)?.admin().metrics()))
 }

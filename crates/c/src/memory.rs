@@ -139,11 +139,7 @@ pub fn set_pinned(places: &mut [Pinned], values: Vec<Result<Option<Slice>>>) -> 
 }
 
 /// Sets the parameters that receive a copy of a value; null if there is none.
-pub fn set_copy(
-    value: Option<&Slice>,
-    place: &Out<*mut c_void>,
-    size: &Out<usize>,
-) -> Result<()> {
+pub fn set_copy(value: Option<&Slice>, place: &Out<*mut c_void>, size: &Out<usize>) -> Result<()> {
     if let Some(bytes) = value {
         place.set(copy_bytes(bytes)?);
         size.set(bytes.len());

@@ -58,11 +58,7 @@ fn family_section(name: &str) -> String {
 
 /// Returns a value as in an options file: numbers and `true`, `false` without quotes, other text
 /// with quotes. `parse` is called with a file of this one option, and reports what is wrong.
-fn to_literal(
-    section: &str,
-    name: &str,
-    value: &str,
-) -> Result<String> {
+fn to_literal(section: &str, name: &str, value: &str) -> Result<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(is_name) {
         return Err(Error::invalid(format!("{name:?} is not the name of an option")));
@@ -196,11 +192,7 @@ pub extern "C" fn perigee_options_set_family(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_options_load_file(
-    options: Handle,
-    path: Text,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_options_load_file(options: Handle, path: Text, error: ErrorOut) -> c_int {
     call(error, || {
         let mut set = OPTIONS.lock(options.raw())?;
         set.load(&Options::load(path.get()?)?);
@@ -209,11 +201,7 @@ pub extern "C" fn perigee_options_load_file(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_options_load_text(
-    options: Handle,
-    toml: Text,
-    error: ErrorOut,
-) -> c_int {
+pub extern "C" fn perigee_options_load_text(options: Handle, toml: Text, error: ErrorOut) -> c_int {
     call(error, || {
         let mut set = OPTIONS.lock(options.raw())?;
         set.load(&Options::from_toml(toml.get_long(TOML_BYTES_MAX)?)?);

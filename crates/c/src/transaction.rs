@@ -81,11 +81,7 @@ impl TransactionOptions {
 }
 
 /// Runs a call on a transaction.
-fn with_txn(
-    transaction: Handle,
-    error: ErrorOut,
-    work: impl FnOnce(&Txn) -> Result<()>,
-) -> c_int {
+fn with_txn(transaction: Handle, error: ErrorOut, work: impl FnOnce(&Txn) -> Result<()>) -> c_int {
     call(error, || work(&*TRANSACTIONS.lock(transaction.raw())?))
 }
 

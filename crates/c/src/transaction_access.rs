@@ -268,9 +268,7 @@ pub extern "C" fn perigee_transaction_lock_range(
 ) -> c_int {
     call(error, || {
         let mode = lock_mode(mode)?;
-        with(transaction, family, |txn, family| {
-            txn.lock_range(family, range.bounds(family)?, mode)
-        })
+        with(transaction, family, |txn, family| txn.lock_range(family, range.bounds(family)?, mode))
     })
 }
 

@@ -25,9 +25,7 @@ pub extern "C" fn perigee_transaction_prepare(
     gid_size: usize,
     error: ErrorOut,
 ) -> c_int {
-    call(error, || {
-        TRANSACTIONS.lock(transaction.raw())?.prepare(gid.get(gid_size, GID_BYTES_MAX)?)
-    })
+    call(error, || TRANSACTIONS.lock(transaction.raw())?.prepare(gid.get(gid_size, GID_BYTES_MAX)?))
 }
 
 #[unsafe(no_mangle)]

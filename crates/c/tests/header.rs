@@ -15,7 +15,9 @@ fn declared_functions_are_exported_and_nothing_else() {
         return;
     }
     let exported: BTreeSet<String> =
-        common::symbols(&["-D"], &common::library_dir().join("libperigee_c.so")).into_iter().collect();
+        common::symbols(&["-D"], &common::library_dir().join("libperigee_c.so"))
+            .into_iter()
+            .collect();
     let declared: BTreeSet<String> = header_functions().into_iter().map(|f| f.name).collect();
     assert!(declared.len() > 100, "only {} functions were found", declared.len());
     let missing: Vec<_> = declared.difference(&exported).collect();
@@ -41,7 +43,10 @@ fn every_function_is_documented() {
         let results = declaration.replace("perigee_error **error", "");
         if results.contains("**") || results.contains("perigee_pinned *") {
             let is_release = name.ends_with("_release");
-            assert!(is_release || tag(&comment, "Ownership").is_some(), "{name}: no \"Ownership:\"");
+            assert!(
+                is_release || tag(&comment, "Ownership").is_some(),
+                "{name}: no \"Ownership:\""
+            );
         }
         for word in comment.split(|c: char| !c.is_alphanumeric() && c != '_') {
             if word.starts_with("perigee_") && !word.ends_with('_') {

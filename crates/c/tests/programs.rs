@@ -26,7 +26,8 @@ fn run(name: &str, compiler: &str, standard: &str, checks_min: u32) {
         let source = crate_path("tests/c").join(name);
         let program = program.with_extension("program");
         compile(compiler, &source, &program, &flags);
-        let text = stdout_of(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
+        let text =
+            stdout_of(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
         let checks: u32 = text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
         assert!(checks >= checks_min, "{name}: only {checks} checks");
         fs::remove_dir_all(&data).unwrap();

@@ -184,7 +184,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         side(&slot.shared);
         slot.fork_generation.store(fork_count(), Relaxed);
         slot.state.store(generation << 32 | LIVE, Release);
-        Ok((self.kind << KIND_SHIFT | generation << GENERATION_SHIFT | (index as u64) << 4) as usize)
+        Ok((self.kind << KIND_SHIFT | generation << GENERATION_SHIFT | (index as u64) << 4)
+            as usize)
     }
 
     /// Returns true if the handle is valid.

@@ -3,9 +3,9 @@
 use crate::abi::Handle;
 use crate::code::{Code, INVALID_ARGS, NOT_FOUND, Result, SUCCESS};
 use crate::ffi::{call, key, out_param};
-use perigee_c_boundary::handle::HandleTable;
 use crate::txn::TXNS;
 use perigee::Cursor;
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -91,8 +91,8 @@ pub static ITERS: HandleTable<Cursor, CachedEntry> = HandleTable::new(4);
 
 /// Inserts a cursor and returns its handle.
 pub fn insert_cursor(cursor: Cursor) -> Result<Handle> {
-    let handle = ITERS
-        .insert_with(cursor, |cached| cached.cached_parts.store(CACHED_NONE, Relaxed))?;
+    let handle =
+        ITERS.insert_with(cursor, |cached| cached.cached_parts.store(CACHED_NONE, Relaxed))?;
     Ok(handle as Handle)
 }
 

@@ -4,10 +4,10 @@
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, key_not_found};
 use crate::ffi::{bytes, call, key, out_param, text};
-use perigee_c_boundary::handle::HandleTable;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
 use perigee::{Durability, Isolation, Slice, TxnOptions, limits};
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;

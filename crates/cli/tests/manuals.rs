@@ -57,6 +57,11 @@ fn completion_scripts_name_the_commands() {
     bash.current_dir(dir.path(".")).args(["-c", script]);
     if let Ok(out) = bash.output() {
         let words = String::from_utf8(out.stdout).unwrap();
-        assert_eq!(words.trim(), "compact compaction-sim", "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(
+            words.trim(),
+            "compact compaction-sim",
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
 }

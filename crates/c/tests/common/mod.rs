@@ -118,7 +118,10 @@ pub enum HeaderItem {
     Section(String),
     Function(Function),
     /// A type, with the comment above it.
-    Type { comment: String, text: String },
+    Type {
+        comment: String,
+        text: String,
+    },
 }
 
 /// Returns the text of a comment, without its delimiters; paragraphs are separated by blank lines.

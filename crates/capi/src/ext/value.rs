@@ -3,10 +3,10 @@
 use crate::abi::Handle;
 use crate::code::{Code, INVALID_ARGS, MEMORY, Result, TOO_LARGE, key_not_found};
 use crate::ffi::{bytes, call, key, out_param};
-use perigee_c_boundary::handle::HandleTable;
 use crate::txn::{TXNS, put_until};
 use perigee::limits;
 use perigee::values::{self, ValueReader};
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 

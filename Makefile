@@ -89,7 +89,7 @@ fuzz:
 #
 # Packagers add DESTDIR. PROFILE is the cargo profile to build. `make uninstall`, with the same variables, removes what was
 # installed: it is listed in MANIFEST. The two targets for TidesDB install the library that programs built for TidesDB 9 load
-# (docs/tidesdb.md); they do not overwrite the files of a real TidesDB, unless FORCE=1.
+# (docs/c-api.md); they do not overwrite the files of a real TidesDB, unless FORCE=1.
 PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 DESTDIR ?=

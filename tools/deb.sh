@@ -43,8 +43,13 @@ License: Apache-2.0
  /usr/share/common-licenses/Apache-2.0.
 END
 } >"$doc/copyright"
-printf 'perigee (%s) unstable; urgency=medium\n\n  * Built from the source tree; see CHANGELOG.md there.\n\n -- The authors of Perigee <perigee@localhost>  %s\n' \
-    "$version" "$(date -R -u -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$doc/changelog.Debian.gz"
+gzip -9n >"$doc/changelog.Debian.gz" <<END
+perigee ($version) unstable; urgency=medium
+
+  * Built from the source tree; see CHANGELOG.md there.
+
+ -- The authors of Perigee <perigee@localhost>  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
+END
 mkdir -p "$tree/usr/share/zsh/vendor-completions"
 mv "$tree/usr/share/zsh/site-functions/_perigee" "$tree/usr/share/zsh/vendor-completions/"
 rmdir "$tree/usr/share/zsh/site-functions"

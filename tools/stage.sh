@@ -12,7 +12,10 @@ prefix=${PREFIX:-/usr/local}
 libdir=${LIBDIR:-$prefix/lib}
 cc=${CC:-cc} nm=${NM:-nm} objcopy=${OBJCOPY:-objcopy} ld=${LD:-ld}
 case $prefix$libdir in
-*[!A-Za-z0-9_./+-]*) echo "stage.sh: PREFIX and LIBDIR may contain letters, digits and _ . / + - only: $prefix $libdir" >&2; exit 2 ;;
+*[!A-Za-z0-9_./+-]*)
+    echo "stage.sh: PREFIX and LIBDIR may contain letters, digits and _ . / + - only: $prefix $libdir" >&2
+    exit 2
+    ;;
 esac
 case $prefix in /*) ;; *) echo "stage.sh: PREFIX is not an absolute path: $prefix" >&2; exit 2 ;; esac
 case $libdir in /*) ;; *) echo "stage.sh: LIBDIR is not an absolute path: $libdir" >&2; exit 2 ;; esac
@@ -50,7 +53,8 @@ install -m 644 "$root/LICENSE-MIT" "$root/LICENSE-APACHE" "$share/doc/perigee/"
 archive=$from/libperigee_c.a
 # In `deps` the file name has a suffix.
 [ -e "$archive" ] || archive=$(ls -t "$from"/libperigee_c-*.a | head -n 1)
-sed -n 's/^.*[ *]\(perigee_[a-z_0-9]*\)(.*$/\1/p' "$root/crates/c/include/perigee.h" | grep -v '_function$' | sort -u >"$work/declared"
+sed -n 's/^.*[ *]\(perigee_[a-z_0-9]*\)(.*$/\1/p' "$root/crates/c/include/perigee.h" | grep -v '_function$' |
+    sort -u >"$work/declared"
 "$nm" -D --defined-only "$from/libperigee_c.so" | awk '{print $3}' | sort -u >"$work/public"
 if [ -n "$(comm -13 "$work/declared" "$work/public")" ]; then
     echo "stage.sh: the library exports names that perigee.h does not declare:" >&2

@@ -28,8 +28,8 @@
  *   A panic of the library is returned as PERIGEE_INTERNAL; the library never ends the process.
  *
  * Handles
- *   perigee_db, perigee_family and the other objects that are only declared here are handles: numbers that the library checks in
- *   every call. NULL, a handle that was released, and a handle of another kind give PERIGEE_INVALID_ARGUMENT. Each handle is
+ *   perigee_db, perigee_family and the other objects that are only declared here are handles: numbers that the library checks
+ *   in every call. NULL, a handle that was released, and a handle of another kind give PERIGEE_INVALID_ARGUMENT. Each handle is
  *   released by the function that its documentation names; functions that release ignore NULL. Handles may be released in any
  *   order, before or after the database is closed. After perigee_db_close, calls with the other handles of the database give
  *   PERIGEE_CLOSED, but each still has to be released. In a child of fork every handle of the parent gives PERIGEE_CLOSED.
@@ -172,9 +172,9 @@ typedef int (*perigee_compare_function)(const void *a, size_t a_size, const void
 /* Merges the operand `right` into the older value or operand `left` (NULL: there is none) and passes the result to
  * append(out, bytes, size), in one or several parts. Returns 0; any other value means that the two cannot be merged:
  * reads of the key then fail. Must be associative; otherwise as perigee_compare_function. */
-typedef int (*perigee_merge_function)(const void *key, size_t key_size, const void *left, size_t left_size, const void *right,
-                                   size_t right_size, void (*append)(void *out, const void *bytes, size_t size), void *out,
-                                   void *context);
+typedef int (*perigee_merge_function)(const void *key, size_t key_size, const void *left, size_t left_size,
+                                      const void *right, size_t right_size,
+                                      void (*append)(void *out, const void *bytes, size_t size), void *out, void *context);
 
 /* Levels of log lines. */
 typedef enum perigee_log_level {
@@ -624,8 +624,8 @@ typedef enum perigee_isolation {
     PERIGEE_ISOLATION_DEFAULT = 0,          /* of the options; snapshot unless set otherwise */
     PERIGEE_ISOLATION_READ_UNCOMMITTED = 1, /* as read committed */
     PERIGEE_ISOLATION_READ_COMMITTED = 2,   /* each read sees the newest committed state */
-    PERIGEE_ISOLATION_REPEATABLE_READ = 3,  /* reads see the state at the begin; a commit fails if what was read has changed */
-    PERIGEE_ISOLATION_SNAPSHOT = 4,         /* reads see the state at the begin; of two writers of a key the first one commits */
+    PERIGEE_ISOLATION_REPEATABLE_READ = 3,  /* reads see the state at the begin; a commit fails if what was got has changed */
+    PERIGEE_ISOLATION_SNAPSHOT = 4,         /* reads see the state at the begin; of two writers of a key the first commits */
     PERIGEE_ISOLATION_SERIALIZABLE = 5      /* as if transactions ran one after another */
 } perigee_isolation;
 

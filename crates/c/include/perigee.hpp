@@ -1,4 +1,5 @@
-/* Perigee for C++17: classes over perigee.h that release themselves, with errors as exceptions. Header-only; link with -lperigee.
+/* Perigee for C++17: classes over perigee.h that release themselves, with errors as exceptions. Header-only; link with
+ * -lperigee.
  *
  *     perigee::Database db("moon.db");
  *     perigee::Family family = db.default_family();

@@ -106,7 +106,8 @@ static void feed(perigee_db *db, perigee_family *f)
     CHECK(change->first_sequence > since && change->sequence == change->first_sequence + 3);
     position = change->position;
     ops = change->operations;
-    CHECK(ops[0].kind == PERIGEE_OPERATION_PUT && strcmp(ops[0].family, "watched") == 0 && ops[0].sequence == change->first_sequence);
+    CHECK(ops[0].kind == PERIGEE_OPERATION_PUT && strcmp(ops[0].family, "watched") == 0);
+    CHECK(ops[0].sequence == change->first_sequence);
     CHECK(ops[0].key_size == 1 && ops[0].value_size == 5 && memcmp(ops[0].value, "value", 5) == 0);
     CHECK(ops[0].expires_ms == 4102444800000u && ops[1].kind == PERIGEE_OPERATION_DELETE && ops[1].value_size == 0);
     CHECK(strcmp(ops[1].family, "default") == 0 && memcmp(ops[1].key, "d", 1) == 0 && ops[1].expires_ms == 0);

@@ -58,7 +58,8 @@ static void families(perigee::Database &db)
     tides.put("12:31", "lower");
     CHECK(tides.get(snapshot, "12:31") == "low" && tides.get("12:31") == "lower" && snapshot.sequence() > 0);
     std::string seen;
-    for (auto [key, value] : tides.iterate(snapshot, perigee::Range("0", "2"))) seen += std::string(key) + "=" + std::string(value) + " ";
+    for (auto [key, value] : tides.iterate(snapshot, perigee::Range("0", "2")))
+        seen += std::string(key) + "=" + std::string(value) + " ";
     CHECK(seen == "06:12=high 12:31=low ");
     seen.clear();
     for (perigee::Entry entry : tides.prefix("s")) seen += entry.key;

@@ -4,11 +4,12 @@
 #     tools/deb.sh FROM OUT
 #
 # FROM is cargo's directory, such as target/release; the package is written to OUT. Needs dpkg-deb; uses dpkg-shlibdeps
-# (package dpkg-dev) for the dependencies if it is installed. SOURCE_DATE_EPOCH: time of the files, by default that of the
-# last commit.
+# (package dpkg-dev) for the dependencies if it is installed. Environment: MAINTAINER ("NAME <ADDRESS>"); SOURCE_DATE_EPOCH,
+# the time of the files, by default that of the last commit.
 set -eu
 from=$1 out=$2
 root=$(cd "$(dirname "$0")/.." && pwd)
+maintainer=${MAINTAINER:-Perigee developers <perigee@localhost>}
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")-1
 arch=$(dpkg --print-architecture)
 multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || ${CC:-cc} -print-multiarch)
@@ -48,7 +49,7 @@ perigee ($version) unstable; urgency=medium
 
   * Built from the source tree; see CHANGELOG.md there.
 
- -- The authors of Perigee <perigee@localhost>  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
+ -- $maintainer  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
 END
 mkdir -p "$tree/usr/share/zsh/vendor-completions"
 mv "$tree/usr/share/zsh/site-functions/_perigee" "$tree/usr/share/zsh/vendor-completions/"
@@ -69,7 +70,7 @@ cat >"$tree/DEBIAN/control" <<END
 Package: perigee
 Version: $version
 Architecture: $arch
-Maintainer: The authors of Perigee <perigee@localhost>
+Maintainer: $maintainer
 Installed-Size: $size
 Depends: $depends
 Section: database

@@ -9,8 +9,7 @@
 #     d PATH           a directory that did not exist
 #     f SHA256 PATH    a file
 #     l TARGET PATH    a symbolic link
-# A file that was changed since the installation belongs to somebody else: it is neither overwritten with --no-overwrite nor
-# removed, unless FORCE=1.
+# A file that was changed since the installation is neither overwritten with --no-overwrite nor removed, unless FORCE=1.
 set -eu
 mode=$1
 destdir=${DESTDIR:-}

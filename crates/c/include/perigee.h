@@ -219,7 +219,7 @@ perigee_code perigee_options_text(perigee_options *options, char **toml, perigee
 
 /* Registers a comparator, which column families select with the option "comparator" = "user:NAME". A database whose
  * column families use it opens only with options that have it. The registration lasts until the process ends: a name
- * stands for one function and context for ever. Such column families have no filters.
+ * stands for one function and context until then. Such column families have no filters.
  * Errors: PERIGEE_INVALID_ARGUMENT for a NULL function, an invalid name, another function under the same name, or a
  * function that is not a total order. Threads: one. */
 perigee_code perigee_options_add_comparator(perigee_options *options, const char *name,
@@ -363,7 +363,7 @@ typedef struct perigee_pinned {
     void *reserved[6];
 } perigee_pinned;
 
-/* Bytes that belong to somebody else. */
+/* Bytes that are only borrowed. */
 typedef struct perigee_bytes {
     const void *data;
     size_t size;
@@ -645,7 +645,7 @@ typedef struct perigee_transaction_options {
 /* What a lock protects. */
 typedef enum perigee_lock_mode {
     PERIGEE_LOCK_MODE_SHARED = 1,    /* others may have shared locks */
-    PERIGEE_LOCK_MODE_EXCLUSIVE = 2, /* nobody else has a lock, except gap locks */
+    PERIGEE_LOCK_MODE_EXCLUSIVE = 2, /* no other owner has a lock, except gap locks */
     PERIGEE_LOCK_MODE_GAP = 3,       /* prevents inserts into the range */
     PERIGEE_LOCK_MODE_INSERT = 4     /* exclusive, and conflicts with gap locks of others */
 } perigee_lock_mode;

@@ -10,9 +10,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null;
 
 /// Iterators that were opened and not released.
-static ITERATORS: HandleTable<Iterator> = HandleTable::new(4);
+static ITERATORS: HandleTable<OpenIterator> = HandleTable::new(4);
 
-struct Iterator {
+struct OpenIterator {
     cursor: Cursor,
     keys_only: bool,
 }
@@ -39,7 +39,7 @@ impl ReadCall<Cursor> for OpenCursor {
 
 /// Inserts an iterator and returns its handle.
 pub fn insert(cursor: Cursor) -> Result<Handle> {
-    Handle::insert(&ITERATORS, Iterator { cursor, keys_only: false })
+    Handle::insert(&ITERATORS, OpenIterator { cursor, keys_only: false })
 }
 
 #[unsafe(no_mangle)]
@@ -71,7 +71,7 @@ fn move_to(
     call(error, || {
         entry.require()?;
         let mut iterator = ITERATORS.lock(iterator.raw())?;
-        let Iterator { cursor, keys_only } = &mut *iterator;
+        let OpenIterator { cursor, keys_only } = &mut *iterator;
         step(cursor)?;
         if !cursor.is_valid() {
             return Ok(());

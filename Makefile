@@ -17,7 +17,7 @@ SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz install uninstall install-tidesdb-compat uninstall-tidesdb-compat deb mariadb mariadb-quick mariadb-demo mariadb-tools sql
+.PHONY: all demo test prove lint unit tools bench clean fuzz install uninstall install-tidesdb-compat uninstall-tidesdb-compat deb deb-test mariadb mariadb-quick mariadb-demo mariadb-tools sql
 
 all:
 	$(CARGO) build --release -p perigee-cli
@@ -117,6 +117,11 @@ uninstall-tidesdb-compat:
 deb:
 	$(CARGO) build --profile $(PROFILE) -p perigee-cli -p perigee-c
 	tools/deb.sh $(BUILT) $(TARGET_DIR)
+
+# Installs, uses and removes the package in a minimal Debian system (root; downloads it with debootstrap).
+deb-test: deb
+	command -v debootstrap >/dev/null || (apt-get update -qq && apt-get install -y -qq debootstrap)
+	tools/test-deb.sh "$$(ls -t $(TARGET_DIR)/perigee_*.deb | head -n 1)"
 
 # The storage engine for the installed MariaDB server. A server is installed if there is none, in the newest version that has
 # a source package.

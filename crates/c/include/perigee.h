@@ -504,15 +504,20 @@ perigee_code perigee_batch_merge(perigee_batch *batch, perigee_family *family, c
  * Errors: none. Threads: one. */
 size_t perigee_batch_count(perigee_batch *batch);
 
+/* Copies a batch, for example to commit it again if the first commit fails.
+ * Ownership: *copy is released with perigee_batch_release. Errors: none. Threads: one. */
+perigee_code perigee_batch_copy(perigee_batch *batch, perigee_batch **copy, perigee_error **error);
+
 /* Removes all operations.
  * Errors: none. Threads: one. */
 perigee_code perigee_batch_clear(perigee_batch *batch, perigee_error **error);
 
 /* Commits a batch atomically, and empties it. *sequence, which may be NULL, receives the sequence number of its last
- * operation. After an error nothing was applied, unless it is PERIGEE_OUTCOME_UNKNOWN; the batch is then empty as
- * well, so that a commit whose outcome is unknown is not repeated by accident.
- * Errors: write; PERIGEE_INVALID_ARGUMENT for a batch of another database. Threads: one batch at a time; any number
- * on one database. */
+ * operation. After an error nothing was applied, unless it is PERIGEE_OUTCOME_UNKNOWN. The batch is then empty as well
+ * (unless an argument was invalid), so that a commit whose outcome is unknown is not repeated by accident; keep a
+ * perigee_batch_copy to try again.
+ * Errors: write; PERIGEE_INVALID_ARGUMENT for a batch of another database. Threads: one for the batch, any for
+ * the database. */
 perigee_code perigee_db_write(perigee_db *db, perigee_batch *batch, int durability, uint64_t *sequence,
                               perigee_error **error);
 
@@ -767,6 +772,17 @@ perigee_code perigee_transaction_lock_range(perigee_transaction *transaction, pe
 perigee_code perigee_transaction_unlock(perigee_transaction *transaction, perigee_family *family, const void *key,
                                         size_t key_size, int *unlocked, perigee_error **error);
 
+/* Sets the longest wait of later calls for a lock, in microseconds, in place of lock_timeout_us. 0: they do not wait.
+ * Errors: none. Threads: one. */
+perigee_code perigee_transaction_set_lock_timeout(perigee_transaction *transaction, uint64_t timeout_us,
+                                                  perigee_error **error);
+
+/* Ends a wait for a lock, from another thread: the waiting call returns PERIGEE_INTERRUPTED without an effect, and the
+ * transaction goes on. Sets *cancelled, which may be NULL, to 0 if the transaction does not wait: this has no effect on
+ * a later wait.
+ * Errors: none. Threads: any; does not wait for a running call. */
+perigee_code perigee_transaction_cancel_wait(perigee_transaction *transaction, int *cancelled, perigee_error **error);
+
 /* Sets a savepoint. Savepoints nest; a name that is used again stands for the newest.
  * Errors: PERIGEE_ABORTED. Threads: one. */
 perigee_code perigee_transaction_savepoint(perigee_transaction *transaction, const char *name, perigee_error **error);
@@ -849,8 +865,8 @@ perigee_code perigee_stream_writer_open(perigee_family *family, const void *key,
 perigee_code perigee_stream_writer_append(perigee_stream_writer *writer, const void *part, size_t part_size,
                                           perigee_error **error);
 
-/* Sets the key to the value: in a transaction, or, if `transaction` is NULL, by a commit of its own. The writer is
- * then used up, also after an error: release it.
+/* Sets the key to the value: in a transaction, or, if `transaction` is NULL, by a commit of its own. The writer is then
+ * used up, also after an error, unless a handle was invalid: release it.
  * Errors: write; as perigee_transaction_put with a transaction. Threads: one. */
 perigee_code perigee_stream_writer_finish(perigee_stream_writer *writer, perigee_transaction *transaction,
                                           perigee_error **error);
@@ -961,6 +977,15 @@ perigee_code perigee_db_flush(perigee_db *db, perigee_family *family, perigee_er
  * Errors: write. Threads: any. */
 perigee_code perigee_db_compact(perigee_db *db, perigee_family *family, const perigee_range *range,
                                 perigee_error **error);
+
+/* Reclaims all space that deleted and overwritten entries use. `family` NULL: in all column families. May rewrite the
+ * whole database.
+ * Errors: write. Threads: any. */
+perigee_code perigee_db_purge(perigee_db *db, perigee_family *family, perigee_error **error);
+
+/* Sets the bytes per second that flushes and compactions may write, for this open; 0: no limit.
+ * Errors: none. Threads: any. */
+perigee_code perigee_db_set_background_rate(perigee_db *db, uint64_t bytes_per_second, perigee_error **error);
 
 /* Waits until no flush or compaction is running or due.
  * Errors: write. Threads: any. */

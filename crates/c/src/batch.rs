@@ -115,6 +115,17 @@ pub extern "C" fn perigee_batch_count(batch: Handle) -> usize {
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn perigee_batch_copy(batch: Handle, copy: Out<Handle>, error: ErrorOut) -> c_int {
+    copy.set(Handle::NULL);
+    call(error, || {
+        copy.require()?;
+        let copied = BATCHES.lock(batch.raw())?.clone();
+        copy.set(Handle::insert(&BATCHES, copied)?);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn perigee_batch_clear(batch: Handle, error: ErrorOut) -> c_int {
     call(error, || {
         BATCHES.lock(batch.raw())?.clear();

@@ -86,7 +86,7 @@ impl<T: Copy> Out<T> {
     }
     /// Returns the places of `count` results, all of them set to `initial`; for a count of 0 the
     /// pointer may be null.
-    pub fn array(&self, count: usize, initial: T) -> Result<&mut [T]> {
+    pub fn array(&mut self, count: usize, initial: T) -> Result<&mut [T]> {
         if count == 0 {
             return Ok(&mut []);
         }
@@ -211,7 +211,7 @@ impl Buffer {
         Ok(())
     }
     /// Returns the buffer, zeroed.
-    pub fn zeroed(&self, capacity: usize) -> Result<&mut [u8]> {
+    pub fn zeroed(&mut self, capacity: usize) -> Result<&mut [u8]> {
         if capacity == 0 {
             return Ok(&mut []);
         }

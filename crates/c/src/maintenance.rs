@@ -42,6 +42,27 @@ pub extern "C" fn perigee_db_compact(
 }
 
 #[unsafe(no_mangle)]
+pub extern "C" fn perigee_db_purge(db: Handle, family: Handle, error: ErrorOut) -> c_int {
+    call(error, || {
+        let db = database(db)?;
+        if family.is_null() { db.admin().purge() } else { self::family(family)?.purge() }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_db_set_background_rate(
+    db: Handle,
+    bytes_per_second: u64,
+    error: ErrorOut,
+) -> c_int {
+    call(error, || {
+        let rate = Some(bytes_per_second).filter(|rate| *rate > 0);
+        database(db)?.admin().set_background_rate(rate);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 pub extern "C" fn perigee_db_wait_idle(db: Handle, error: ErrorOut) -> c_int {
     call(error, || database(db)?.admin().wait_idle())
 }

@@ -134,7 +134,7 @@ pub extern "C" fn perigee_get_many(
     snapshot: Handle,
     keys: Struct<ByteSlice>,
     count: usize,
-    values: Out<Pinned>,
+    mut values: Out<Pinned>,
     error: ErrorOut,
 ) -> c_int {
     let values = values.array(count, Pinned::NONE);

@@ -49,7 +49,7 @@ pub extern "C" fn perigee_stream_reader_open(
 pub extern "C" fn perigee_stream_reader_read(
     reader: Handle,
     offset: u64,
-    buffer: Buffer,
+    mut buffer: Buffer,
     capacity: usize,
     got: Out<usize>,
     error: ErrorOut,

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Transactions that were begun and not released.
 pub static TRANSACTIONS: HandleTable<Txn, AbortHandle> = HandleTable::new(3);
 
-/// Aborts the transaction while another thread is in a call with it.
+/// Aborts the transaction, or ends its wait for a lock, while another thread is in a call with it.
 #[derive(Default)]
 pub struct AbortHandle(Mutex<Option<TxnHandle>>);
 
@@ -52,7 +52,7 @@ const DEFAULTS: TransactionOptions = TransactionOptions {
 };
 
 impl TransactionOptions {
-    fn to_options(&self) -> Result<TxnOptions> {
+    fn to_options(self) -> Result<TxnOptions> {
         if self.struct_size != size_of::<TransactionOptions>() {
             return Err(Error::invalid(
                 "initialize the options with perigee_transaction_options_init",
@@ -100,7 +100,7 @@ pub extern "C" fn perigee_transaction_begin(
     transaction.set(Handle::NULL);
     call(error, || {
         transaction.require()?;
-        let options = options.get().unwrap_or(&DEFAULTS).to_options()?;
+        let options = options.get().copied().unwrap_or(DEFAULTS).to_options()?;
         let txn = database(db)?.begin(options)?;
         let handle = txn.handle();
         let raw = TRANSACTIONS.insert_with(txn, |abort| abort.set(handle))?;
@@ -151,6 +151,32 @@ pub extern "C" fn perigee_transaction_abort(
     call(error, || {
         let handle = TRANSACTIONS.peek_shared(transaction.raw())?.get();
         aborted.set(handle.is_some_and(|handle| handle.abort()).into());
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_transaction_set_lock_timeout(
+    transaction: Handle,
+    timeout_us: u64,
+    error: ErrorOut,
+) -> c_int {
+    with_txn(transaction, error, |txn| {
+        txn.set_lock_timeout(Duration::from_micros(timeout_us));
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_transaction_cancel_wait(
+    transaction: Handle,
+    cancelled: Out<c_int>,
+    error: ErrorOut,
+) -> c_int {
+    cancelled.set(0);
+    call(error, || {
+        let handle = TRANSACTIONS.peek_shared(transaction.raw())?.get();
+        cancelled.set(handle.is_some_and(|handle| handle.cancel_wait()).into());
         Ok(())
     })
 }

@@ -80,7 +80,7 @@ pub extern "C" fn perigee_transaction_get_many(
     family: Handle,
     keys: Struct<ByteSlice>,
     count: usize,
-    values: Out<Pinned>,
+    mut values: Out<Pinned>,
     error: ErrorOut,
 ) -> c_int {
     let values = values.array(count, Pinned::NONE);

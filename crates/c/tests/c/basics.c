@@ -125,7 +125,7 @@ static void families(perigee_db *db)
 static void batches(perigee_db *db)
 {
     perigee_family *f, *g;
-    perigee_batch *batch;
+    perigee_batch *batch, *copy;
     uint64_t first, second;
     perigee_range range = {"d", 1, "f", 1, 0};
 
@@ -141,8 +141,10 @@ static void batches(perigee_db *db)
     OK(perigee_batch_put_until(batch, g, "long", 4, "x", 1, 4102444800000u, &e));
     OK(perigee_batch_delete(batch, f, "f1", 2, &e));
     CHECK(perigee_batch_count(batch) == 5 && value_is(f, NULL, "a", NULL));
+    OK(perigee_batch_copy(batch, &copy, &e));
     OK(perigee_db_write(db, batch, PERIGEE_DURABILITY_NONE, &first, &e));
-    CHECK(perigee_batch_count(batch) == 0);
+    CHECK(perigee_batch_count(batch) == 0 && perigee_batch_count(copy) == 5);
+    perigee_batch_release(copy);
     CHECK(value_is(f, NULL, "a", "1") && value_is(g, NULL, "b", "2") && value_is(g, NULL, "long", "x"));
     CHECK(value_is(f, NULL, "d1", NULL) && value_is(f, NULL, "e1", NULL) && value_is(f, NULL, "f1", NULL));
     OK(perigee_batch_single_delete(batch, f, "a", 1, &e));

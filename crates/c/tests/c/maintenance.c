@@ -160,6 +160,10 @@ static void copies(perigee_db *db, perigee_family *f)
     OK(perigee_db_compact(db, f, NULL, &e));
     OK(perigee_db_compact(db, NULL, NULL, &e));
     FAILS(PERIGEE_INVALID_ARGUMENT, "column family", perigee_db_compact(db, NULL, &range, &e));
+    OK(perigee_db_purge(db, f, &e));
+    OK(perigee_db_purge(db, NULL, &e));
+    OK(perigee_db_set_background_rate(db, 1 << 30, &e));
+    OK(perigee_db_set_background_rate(db, 0, &e));
     OK(perigee_db_wait_idle(db, &e));
     OK(perigee_db_checkpoint(db, path_of("checkpoint"), &sequence, &e));
     FAILS(PERIGEE_ALREADY_EXISTS, "", perigee_db_checkpoint(db, path_of("checkpoint"), NULL, &e));

@@ -191,6 +191,39 @@ static void *wait_for_lock(void *argument)
     return NULL;
 }
 
+static void *wait_until_cancelled(void *argument)
+{
+    struct waiting *w = (struct waiting *)argument;
+    FAILS(PERIGEE_INTERRUPTED, "", perigee_transaction_lock(w->txn, w->family, "held", 4, PERIGEE_LOCK_MODE_EXCLUSIVE, &e));
+    return NULL;
+}
+
+static void cancel_a_wait(perigee_db *db, perigee_family *f)
+{
+    perigee_transaction *holder, *txn;
+    struct waiting w;
+    pthread_t thread;
+    int cancelled;
+
+    OK(perigee_transaction_begin(db, NULL, &holder, &e));
+    OK(perigee_transaction_lock(holder, f, "held", 4, PERIGEE_LOCK_MODE_EXCLUSIVE, &e));
+    OK(perigee_transaction_begin(db, NULL, &txn, &e));
+    OK(perigee_transaction_set_lock_timeout(txn, 0, &e));
+    FAILS(PERIGEE_BUSY, "", perigee_transaction_lock(txn, f, "held", 4, PERIGEE_LOCK_MODE_SHARED, &e));
+    OK(perigee_transaction_set_lock_timeout(txn, 600000000, &e));
+    OK(perigee_transaction_cancel_wait(txn, &cancelled, &e));
+    CHECK(cancelled == 0);
+    w.txn = txn;
+    w.family = f;
+    CHECK(pthread_create(&thread, NULL, wait_until_cancelled, &w) == 0);
+    while (!cancelled) OK(perigee_transaction_cancel_wait(txn, &cancelled, &e));
+    CHECK(pthread_join(thread, NULL) == 0);
+    txn_put(txn, f, "goes on", "1");
+    OK(perigee_transaction_commit(txn, 0, NULL, &e));
+    perigee_transaction_release(txn);
+    perigee_transaction_release(holder);
+}
+
 static void abort_from_another_thread(perigee_db *db, perigee_family *f)
 {
     perigee_transaction_options options;
@@ -267,6 +300,7 @@ int main(int argc, char **argv)
     all_operations(db, f);
     option_checks(db, f);
     locks(db, f);
+    cancel_a_wait(db, f);
     abort_from_another_thread(db, f);
     two_phases(db, f);
     return end();

@@ -141,13 +141,17 @@ pub extern "C" fn perigee_error_family(error: ErrorPtr) -> *const c_char {
     error.text(|e| e.family.as_ref()).unwrap_or(null())
 }
 
+/// Returns the key of a conflict.
+///
+/// # Safety
+/// `size` is null or valid for writing.
 #[unsafe(no_mangle)]
-pub extern "C" fn perigee_error_key(
-    error: ErrorPtr,
-    size: crate::boundary::Out<usize>,
-) -> *const c_void {
+pub unsafe extern "C" fn perigee_error_key(error: ErrorPtr, size: *mut usize) -> *const c_void {
     let key = error.get().and_then(|e| e.error.key());
-    size.set(key.map_or(0, <[u8]>::len));
+    if !size.is_null() {
+        // SAFETY: guaranteed by the caller.
+        unsafe { size.write(key.map_or(0, <[u8]>::len)) };
+    }
     key.map_or(null(), |key| key.as_ptr().cast())
 }
 

@@ -5,7 +5,7 @@
 //! ([`memory`]), key ranges ([`range`]), options and callbacks, and the functions by subject.
 //!
 //! `unsafe` is used at the C boundary only. The parameter types of [`boundary`] can be created by C
-//! callers alone, who guarantee what the header requires; so the functions themselves are safe code.
+//! callers alone, who guarantee what the header requires; so the functions themselves are safe.
 #![allow(unsafe_code)] // Needed at the C boundary; each block states its preconditions.
 #![allow(missing_docs)] // The functions and structures are documented in `perigee.h`.
 

@@ -3,9 +3,9 @@
 //! contains no engine logic: it only translates between C and the Rust interface.
 //!
 //! Layers, bottom-up: shared definitions ([`abi`], [`code`]), entering and leaving calls ([`ffi`],
-//! [`alloc`], the handles of `perigee_c_boundary`), settings and names ([`config`], [`ini`], [`comparator`], [`catalog`]),
-//! the objects behind handles ([`state`]), and the calls by subject. Reference: `docs/c-api.md`;
-//! headers: `include/tidesdb/`.
+//! [`alloc`], the handles of `perigee_c_boundary`), settings and names ([`config`], [`ini`],
+//! [`comparator`], [`catalog`]), the objects behind handles ([`state`]), and the calls by subject.
+//! Reference: `docs/c-api.md`; headers: `include/tidesdb/`.
 //!
 //! `unsafe` is used at the C boundary only: a pointer from C is validated once, in the call that
 //! received it.

@@ -120,9 +120,13 @@ uninstall_files() {
     else
         rm -f "$destdir$manifest"
     fi
-    # The deepest directories first; those with other files stay.
+    # The deepest directories first; those with other files stay. Other installations of Perigee take them over.
     { grep "^d$tab" "$copy" || true; } | cut -f 2 | LC_ALL=C sort -r | while IFS= read -r path; do
-        rmdir "$destdir$path" 2>/dev/null || true
+        rmdir "$destdir$path" 2>/dev/null && continue
+        for other in "$destdir$(dirname "$manifest")"/*.installed; do
+            [ ! -e "$other" ] || [ "$other" = "$destdir$manifest" ] || grep -qxF "d$tab$path" "$other" ||
+                printf 'd\t%s\n' "$path" >>"$other"
+        done
     done
     [ ! -s "$kept" ] || exit 1
     echo "removed from $destdir/"

@@ -340,7 +340,8 @@ enum {
 };
 
 /* A range of keys: from `lower` to `upper`, in the order of the column family's comparator. A NULL pointer means no
- * bound. A pointer to a range may be NULL in calls: all keys. */
+ * bound. A pointer to a range may be NULL in calls: all keys. If `lower` is after `upper`, or if both are the same key
+ * and neither is in the range, an iterator has no entries, and a delete is refused. */
 typedef struct perigee_range {
     const void *lower;
     size_t lower_size;
@@ -491,7 +492,7 @@ perigee_code perigee_batch_single_delete(perigee_batch *batch, perigee_family *f
                                          perigee_error **error);
 
 /* Adds a range delete: it covers earlier operations of the batch, too. `range` may be NULL: all keys.
- * Errors: as perigee_batch_put. Threads: one. */
+ * Errors: as perigee_delete_range and perigee_batch_put. Threads: one. */
 perigee_code perigee_batch_delete_range(perigee_batch *batch, perigee_family *family, const perigee_range *range,
                                         perigee_error **error);
 
@@ -746,7 +747,7 @@ perigee_code perigee_transaction_single_delete(perigee_transaction *transaction,
                                                const void *key, size_t key_size, perigee_error **error);
 
 /* Deletes all keys of a range in one operation. `range` may be NULL: all keys.
- * Errors: as perigee_transaction_put. Threads: one. */
+ * Errors: as perigee_delete_range and perigee_transaction_put. Threads: one. */
 perigee_code perigee_transaction_delete_range(perigee_transaction *transaction, perigee_family *family,
                                               const perigee_range *range, perigee_error **error);
 

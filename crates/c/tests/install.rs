@@ -235,3 +235,36 @@ fn packagers_can_install_below_another_root() {
     let out = bad.output().unwrap();
     assert!(!out.status.success() && String::from_utf8(out.stderr).unwrap().contains("PREFIX"));
 }
+
+/// `make install` and `make install-tidesdb-compat` with the same prefix: whichever is removed last
+/// also removes the directories that the other one has created.
+#[test]
+fn two_installations_share_directories() {
+    if !has_program("sha256sum") {
+        return;
+    }
+    let scratch = TempDir::new("two");
+    let dest = scratch.path("dest");
+    let script = || {
+        let mut command = Command::new(root().join("tools/install-files.sh"));
+        command.env("DESTDIR", &dest);
+        command
+    };
+    let manifest = |name: &str| format!("/usr/share/perigee/{name}.installed");
+    for name in ["one", "two"] {
+        let include = scratch.path(name).join("usr/include");
+        fs::create_dir_all(&include).unwrap();
+        fs::write(include.join(format!("{name}.h")), name).unwrap();
+    }
+    for (first, second) in [("one", "two"), ("two", "one")] {
+        for name in ["one", "two"] {
+            let stage = scratch.path(name);
+            assert_succeeds(script().arg("install").arg(stage).arg(manifest(name)));
+        }
+        assert_succeeds(script().args(["uninstall", &manifest(first)]));
+        assert!(!dest.join(format!("usr/include/{first}.h")).exists());
+        assert!(dest.join(format!("usr/include/{second}.h")).exists());
+        assert_succeeds(script().args(["uninstall", &manifest(second)]));
+        assert_eq!(fs::read_dir(&dest).unwrap().count(), 0, "something is left");
+    }
+}

@@ -64,6 +64,11 @@ fn cpp_wrapper() {
     run("wrapper.cpp", "c++", "-std=c++17", 40);
 }
 
+#[test]
+fn random_operations_match_a_map() {
+    run("model.cpp", "c++", "-std=c++17", 10000);
+}
+
 /// The header alone, in every dialect, and together with that of the compatible library.
 #[test]
 fn header_compiles_in_every_dialect() {

@@ -215,6 +215,13 @@ static void iterators(perigee_db *db)
     OK(perigee_iterator_open(f, NULL, NULL, &it, &e));
     CHECK(strcmp(keys_of(it, 0), "a1 a2 c1 later") == 0);
     perigee_iterator_release(it);
+    range.flags = 0;
+    range.upper = "a";
+    range.upper_size = 1;
+    FAILS(PERIGEE_INVALID_ARGUMENT, "after its end", perigee_delete_range(f, &range, &e));
+    OK(perigee_iterator_open(f, NULL, &range, &it, &e));
+    CHECK(strcmp(keys_of(it, 0), "") == 0 && strcmp(keys_of(it, 1), "") == 0);
+    perigee_iterator_release(it);
     OK(perigee_delete_range(f, NULL, &e));
     OK(perigee_iterator_open(f, NULL, NULL, &it, &e));
     CHECK(strcmp(keys_of(it, 0), "") == 0);

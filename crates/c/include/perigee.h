@@ -25,7 +25,7 @@
  *   NULL after success, a new object after an error, which the caller frees with perigee_error_free. Its previous content is
  *   not read, so it need not be initialized. Pass NULL to ignore the details. Output parameters are set to NULL or 0 before
  *   anything else happens, so they are defined after every return. A missing key is not an error: the value is NULL.
- *   A panic of the library is returned as PERIGEE_INTERNAL; the library never ends the process.
+ *   A panic of the library is returned as PERIGEE_INTERNAL, and does not end the process.
  *
  * Handles
  *   perigee_db, perigee_family and the other objects that are only declared here are handles: numbers that the library checks

@@ -293,3 +293,24 @@ pub fn durability(value: c_int) -> Result<Option<Durability>> {
 pub fn used_up(what: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("the {what} has ended: release it"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::error::{ErrorPtr, perigee_error_code, perigee_error_free};
+
+    #[test]
+    fn panics_are_returned_as_internal_errors() {
+        let mut details = std::ptr::null_mut();
+        let code = call(ErrorOut(&raw mut details), || panic!("seeded by the test"));
+        // SAFETY: `ErrorPtr` is a transparent pointer, and the error was just created.
+        let pointer = unsafe { std::mem::transmute::<*mut ErrorObject, ErrorPtr>(details) };
+        assert_eq!((code, perigee_error_code(pointer)), (18, 18));
+        // SAFETY: created by the call, and not used again.
+        unsafe { perigee_error_free(details) };
+        assert_eq!(call(ErrorOut(null_mut()), || panic!("seeded by the test")), 18);
+        assert_eq!(call(ErrorOut(null_mut()), || Ok(())), OK);
+        call_void(|| panic!("seeded by the test"));
+    }
+}

@@ -176,6 +176,21 @@ typedef int (*perigee_merge_function)(const void *key, size_t key_size, const vo
                                       const void *right, size_t right_size,
                                       void (*append)(void *out, const void *bytes, size_t size), void *out, void *context);
 
+/* What a compaction filter decides on an entry. */
+typedef enum perigee_filter_decision {
+    PERIGEE_FILTER_KEEP = 0,
+    PERIGEE_FILTER_DROP = 1,  /* the key does not exist any more */
+    PERIGEE_FILTER_CHANGE = 2 /* the value becomes what was passed to append */
+} perigee_filter_decision;
+
+/* Decides on an entry during a compaction that writes to `level`. For PERIGEE_FILTER_CHANGE it passes the new value to
+ * append(out, bytes, size), in one or several parts; the expiry stays. Any other result than a perigee_filter_decision
+ * ends the compaction, which changes nothing. May be called by several threads at once, and for the same entry in
+ * several compactions; must not call the library. */
+typedef int (*perigee_filter_function)(const void *key, size_t key_size, const void *value, size_t value_size, int level,
+                                       void (*append)(void *out, const void *bytes, size_t size), void *out,
+                                       void *context);
+
 /* Levels of log lines. */
 typedef enum perigee_log_level {
     PERIGEE_LOG_DEBUG = 0, /* a job starts */
@@ -230,6 +245,14 @@ perigee_code perigee_options_add_comparator(perigee_options *options, const char
  * Errors: none. Threads: one. */
 perigee_code perigee_options_add_merge_operator(perigee_options *options, const char *name,
                                                 perigee_merge_function merge, void *context, perigee_error **error);
+
+/* Sets the compaction filter of a column family. Its name is stored with the column family: a database opens only with a
+ * filter of the same name. The filter sees only the newest version of a key that no snapshot needs, and not every entry:
+ * entries stay readable until they are compacted.
+ * Errors: PERIGEE_INVALID_ARGUMENT for a NULL function. Threads: one. */
+perigee_code perigee_options_set_compaction_filter(perigee_options *options, const char *family, const char *name,
+                                                   perigee_filter_function filter, void *context,
+                                                   perigee_error **error);
 
 /* Calls a function with each line of the info log of this level or above, in addition to the file LOG. NULL: none.
  * The function may be called until perigee_db_close has returned.

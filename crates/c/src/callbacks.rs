@@ -2,7 +2,10 @@
 //! its encryption keys.
 
 use perigee::encryption::{EncryptionKey, KeyId, KeyProvider};
-use perigee::{Error, ErrorKind, LogLevel, MergeOperator, Result};
+use perigee::{
+    CompactionFilter, Error, ErrorKind, FilterDecision, FilterEntry, LogLevel, MergeOperator,
+    Result,
+};
 use perigee_c_boundary::callback::CallbackScope;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -21,6 +24,18 @@ pub type MergeFn = unsafe extern "C-unwind" fn(
     left_size: usize,
     right: *const c_void,
     right_size: usize,
+    append: unsafe extern "C" fn(*mut c_void, *const c_void, usize),
+    out: *mut c_void,
+    context: *mut c_void,
+) -> c_int;
+
+/// `perigee_filter_function`.
+pub type FilterFn = unsafe extern "C-unwind" fn(
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+    level: c_int,
     append: unsafe extern "C" fn(*mut c_void, *const c_void, usize),
     out: *mut c_void,
     context: *mut c_void,
@@ -65,12 +80,12 @@ pub struct UserMergeOperator {
     pub context: Context,
 }
 
-/// Appends bytes to the result of a merge.
+/// Appends bytes to the result of a merge or filter.
 unsafe extern "C" fn append(out: *mut c_void, bytes: *const c_void, size: usize) {
     if out.is_null() || bytes.is_null() || size > isize::MAX as usize {
         return;
     }
-    // SAFETY: `out` is the vector that `merge` below passed; the program guarantees the size.
+    // SAFETY: `out` is the vector that the callers below passed; the program guarantees the size.
     unsafe {
         (*out.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes.cast(), size));
     }
@@ -109,6 +124,48 @@ impl MergeOperator for UserMergeOperator {
             code => Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("the merge operator {:?} returned {code}", self.name),
+            )),
+        }
+    }
+}
+
+/// A compaction filter that calls a function of the program.
+#[derive(Clone)]
+pub struct UserFilter {
+    pub name: String,
+    pub filter: FilterFn,
+    pub context: Context,
+}
+
+impl CompactionFilter for UserFilter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn decide(&self, entry: &FilterEntry<'_>) -> Result<FilterDecision> {
+        let (key, value) = (entry.key(), entry.value()?);
+        let mut changed = Vec::new();
+        let out: *mut Vec<u8> = &raw mut changed;
+        let _scope = CallbackScope::comparator();
+        // SAFETY: the program registered the function for such calls; all arguments outlive it.
+        let decision = unsafe {
+            (self.filter)(
+                key.as_ptr().cast(),
+                key.len(),
+                value.as_ptr().cast(),
+                value.len(),
+                entry.level().into(),
+                append,
+                out.cast(),
+                self.context.pointer(),
+            )
+        };
+        match decision {
+            0 => Ok(FilterDecision::Keep),
+            1 => Ok(FilterDecision::Drop),
+            2 => Ok(FilterDecision::Change(changed)),
+            other => Err(Error::new(
+                ErrorKind::InvalidArgument,
+                format!("the compaction filter {:?} returned {other}", self.name),
             )),
         }
     }

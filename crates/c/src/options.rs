@@ -2,7 +2,8 @@
 
 use crate::boundary::{Bytes, ErrorOut, Handle, Out, Text, call};
 use crate::callbacks::{
-    CompareFn, Context, KeyVersions, LogFn, MergeFn, UserMergeOperator, comparator, log_listener,
+    CompareFn, Context, FilterFn, KeyVersions, LogFn, MergeFn, UserFilter, UserMergeOperator,
+    comparator, log_listener,
 };
 use crate::memory::return_text;
 use perigee::encryption::{EncryptionKey, KEY_BYTES};
@@ -28,6 +29,8 @@ pub struct OptionSet {
     families: BTreeMap<String, Values>,
     comparators: Vec<KeyComparator>,
     merge_operators: Vec<UserMergeOperator>,
+    /// By column family.
+    filters: BTreeMap<String, UserFilter>,
     listener: Option<(LogLevel, LogFn, Context)>,
     keys: KeyVersions,
 }
@@ -116,6 +119,9 @@ impl OptionSet {
         options.comparators.clone_from(&self.comparators);
         for operator in &self.merge_operators {
             options = options.register_merge_operator(Arc::new(operator.clone()));
+        }
+        for (family, filter) in &self.filters {
+            options = options.compaction_filter(family, Arc::new(filter.clone()));
         }
         if let Some((level, listener, context)) = self.listener {
             options = options.log_listener(level, log_listener(listener, context));
@@ -252,6 +258,25 @@ pub extern "C" fn perigee_options_add_merge_operator(
         let name = name.get()?.to_owned();
         set.merge_operators.retain(|operator| operator.name != name);
         set.merge_operators.push(UserMergeOperator { name, merge, context: Context(context) });
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn perigee_options_set_compaction_filter(
+    options: Handle,
+    family: Text,
+    name: Text,
+    filter: Option<FilterFn>,
+    context: *mut c_void,
+    error: ErrorOut,
+) -> c_int {
+    call(error, || {
+        let mut set = OPTIONS.lock(options.raw())?;
+        let filter = filter.ok_or_else(|| Error::invalid("the compaction filter is NULL"))?;
+        let name = name.get()?.to_owned();
+        let filter = UserFilter { name, filter, context: Context(context) };
+        set.filters.insert(family.get()?.to_owned(), filter);
         Ok(())
     })
 }

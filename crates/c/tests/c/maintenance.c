@@ -223,6 +223,48 @@ static int merge_longest(const void *key, size_t key_size, const void *left, siz
     return 0;
 }
 
+/* Drops the keys with "d", changes those with "c", refuses those with "r". */
+static int filter(const void *key, size_t key_size, const void *value, size_t value_size, int level,
+                  void (*append)(void *, const void *, size_t), void *out, void *context)
+{
+    CHECK(key_size > 0 && level > 0 && level < 7 && value_size > 0 && *(int *)context == 42);
+    switch (*(const char *)key) {
+    case 'd': return PERIGEE_FILTER_DROP;
+    case 'r': return 9;
+    case 'c':
+        append(out, "was ", 4);
+        append(out, value, value_size);
+        return PERIGEE_FILTER_CHANGE;
+    default: return PERIGEE_FILTER_KEEP;
+    }
+}
+
+static void filters(void)
+{
+    static int answer = 42;
+    perigee_options *options;
+    perigee_db *db;
+    perigee_family *f;
+    OK(perigee_options_new(&options, &e));
+    FAILS(PERIGEE_INVALID_ARGUMENT, "NULL", perigee_options_set_compaction_filter(options, "f", "x", NULL, NULL, &e));
+    OK(perigee_options_set_family(options, "f", "compression", "none", &e));
+    OK(perigee_options_set_compaction_filter(options, "f", "by letter", filter, &answer, &e));
+    db = open_db("filters", options);
+    OK(perigee_db_family(db, "f", &f, &e));
+    put(f, "c", "1");
+    put(f, "d", "2");
+    put(f, "k", "3");
+    OK(perigee_db_compact(db, f, NULL, &e));
+    CHECK(value_is(f, NULL, "c", "was 1") && value_is(f, NULL, "d", NULL) && value_is(f, NULL, "k", "3"));
+    put(f, "r", "4");
+    FAILS(PERIGEE_INVALID_ARGUMENT, "returned 9", perigee_db_compact(db, f, NULL, &e));
+    CHECK(value_is(f, NULL, "r", "4"));
+    perigee_family_release(f);
+    OK(perigee_db_close(db, &e));
+    FAILS(PERIGEE_INVALID_ARGUMENT, "by letter", perigee_db_open(path_of("filters"), NULL, &db, &e));
+    perigee_options_release(options);
+}
+
 static int lines;
 static void count_lines(int level, const char *line, void *context)
 {
@@ -328,5 +370,6 @@ int main(int argc, char **argv)
     perigee_family_release(f);
     OK(perigee_db_close(db, &e));
     functions();
+    filters();
     return end();
 }

@@ -81,7 +81,7 @@ impl Failure {
     )))]
     pub fn missing_feature(action: &str, feature: &str) -> Failure {
         Self::usage(format!("this build cannot {action}: it lacks the feature `{feature}`")).hint(
-            format!("build it with `cargo build --release -p perigee-cli --features {feature}`"),
+            format!("build it with `cargo build --release -p perigeedb-cli --features {feature}`"),
         )
     }
 

@@ -17,7 +17,7 @@ SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql
+.PHONY: all demo test prove lint unit check-platforms tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql
 
 all:
 	$(CARGO) build --release -p perigee-cli
@@ -50,6 +50,20 @@ lint:
 unit:
 	$(CARGO) test --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --lib --bins --tests
 	$(CARGO) test --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --doc
+
+# Checks the engine for the platforms on which it is not tested (docs/platforms.md), where the standard library of the target is
+# installed: rustup target add aarch64-apple-darwin x86_64-pc-windows-gnu. Neither a linker nor a C compiler for them is needed.
+PLATFORMS = aarch64-apple-darwin x86_64-pc-windows-gnu
+PLATFORM_PACKAGES = -p perigee -p perigee-tables -p perigee-learned
+check-platforms:
+	@for target in $(PLATFORMS); do \
+		if ls "$$(rustc --print target-libdir --target $$target)"/libstd-*.rlib > /dev/null 2>&1; then \
+			echo "check-platforms: $$target"; \
+			$(CARGO) clippy $(PLATFORM_PACKAGES) --target $$target -- -D warnings || exit 1; \
+		else \
+			echo "check-platforms: skipped $$target, its standard library is not installed: rustup target add $$target"; \
+		fi; \
+	done
 
 # Built with the features of `unit`, so that nothing is compiled twice.
 prove:

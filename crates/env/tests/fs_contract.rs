@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use perigee_base::ErrorKind;
-use perigee_env::fs::PosixFs;
+use perigee_env::fs::RealFs;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
 use perigee_env::{Dir, DirOpenMode, Fs};
@@ -33,7 +33,7 @@ impl Drop for ContractScratchDir {
 
 fn on_both(check: fn(&dyn Fs, &Path)) {
     let scratch = ContractScratchDir::new();
-    check(&PosixFs::new(), &scratch.0.join("db"));
+    check(&RealFs::new(), &scratch.0.join("db"));
     check(&*SimDisk::new(1), Path::new("/db"));
     for seed in 0..10 {
         SimWorld::new(seed).run(SimDisk::new(seed), |env| check(&*env.fs, Path::new("/db")));
@@ -265,7 +265,7 @@ fn lock_is_exclusive() {
 
 #[test]
 fn boot_id_is_stable() {
-    let (a, b) = (PosixFs::new(), PosixFs::new());
+    let (a, b) = (RealFs::new(), RealFs::new());
     if Path::new("/proc/sys/kernel/random/boot_id").exists() {
         assert_eq!(a.boot_id(), b.boot_id());
     }

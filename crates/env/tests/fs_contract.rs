@@ -200,6 +200,10 @@ fn files_are_created_renamed_and_removed() {
             assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some("c")), "{e}");
         }
         let old = dir.open("b").unwrap();
+        if cfg!(windows) && Path::new("C:\\windows\\system32\\wineboot.exe").exists() {
+            eprintln!("not tested: this version of Wine may not replace open files");
+            return;
+        }
         dir.rename("a", "b").unwrap();
         dir.rename("b", "b").unwrap();
         assert_eq!(dir.list().unwrap(), ["b"]);
@@ -266,7 +270,7 @@ fn lock_is_exclusive() {
 #[test]
 fn boot_id_is_stable() {
     let (a, b) = (RealFs::new(), RealFs::new());
-    if Path::new("/proc/sys/kernel/random/boot_id").exists() {
+    if cfg!(target_os = "linux") && Path::new("/proc/sys/kernel/random/boot_id").exists() {
         assert_eq!(a.boot_id(), b.boot_id());
     }
     assert_eq!(a.boot_id(), a.boot_id());
@@ -313,6 +317,8 @@ fn directories_are_renamed_and_removed() {
         assert_eq!(read_file(&*dir, "f"), b"x");
         assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::NotFound);
         dir.remove("f").unwrap();
+        // Windows may keep the name of a removed directory until its last handle is closed.
+        drop((dir, before));
         fs.remove_dir(&new).unwrap();
         assert_eq!(
             fs.open_dir(&new, DirOpenMode::Existing).unwrap_err().kind(),

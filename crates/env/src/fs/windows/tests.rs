@@ -31,6 +31,16 @@ impl Drop for ScratchDir {
     }
 }
 
+/// Returns true under Wine, whose older versions neither replace an open file nor return the new
+/// path of a renamed directory; Windows does both.
+fn is_wine() -> bool {
+    let wine = Path::new("C:\\windows\\system32\\wineboot.exe").exists();
+    if wine {
+        eprintln!("partly skipped under Wine");
+    }
+    wine
+}
+
 fn read_file(dir: &dyn Dir, name: &str) -> Vec<u8> {
     let file = dir.open(name).unwrap();
     let mut buf = vec![0; file.len().unwrap() as usize];
@@ -47,6 +57,9 @@ fn open_files_are_replaced_and_removed() {
     let new = dir.create("MANIFEST.tmp").unwrap();
     new.append(&[b"new"]).unwrap();
     let reader = dir.open("MANIFEST").unwrap();
+    if is_wine() {
+        return;
+    }
     dir.rename("MANIFEST.tmp", "MANIFEST").unwrap();
     let mut buf = [0; 3];
     reader.read_exact_at(&mut buf, 0).unwrap();
@@ -112,7 +125,9 @@ fn directory_is_renamed_while_its_lock_is_held() {
     std::fs::create_dir(&new).unwrap();
     fs.rename_dir(&scratch.0.join("db"), &new).unwrap();
     assert!(dir.is_located_at(&new).unwrap());
-    assert_eq!(read_file(&*dir, "f"), b"x", "the handle follows the directory");
+    if !is_wine() {
+        assert_eq!(read_file(&*dir, "f"), b"x", "the handle follows the directory");
+    }
     let again = fs.open_dir(&new, DirOpenMode::Existing).unwrap();
     assert_eq!(again.lock("LOCK").unwrap_err().kind(), ErrorKind::Locked);
     let open = std::fs::File::options().read(true).write(true).open(new.join("LOCK")).unwrap();

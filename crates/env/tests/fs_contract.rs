@@ -31,6 +31,10 @@ impl Drop for ContractScratchDir {
     }
 }
 
+fn is_wine() -> bool {
+    cfg!(windows) && Path::new("C:\\windows\\system32\\wineboot.exe").exists()
+}
+
 fn on_both(check: fn(&dyn Fs, &Path)) {
     let scratch = ContractScratchDir::new();
     check(&RealFs::new(), &scratch.0.join("db"));
@@ -200,11 +204,13 @@ fn files_are_created_renamed_and_removed() {
             assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some("c")), "{e}");
         }
         let old = dir.open("b").unwrap();
-        if cfg!(windows) && Path::new("C:\\windows\\system32\\wineboot.exe").exists() {
-            eprintln!("not tested: this version of Wine may not replace open files");
-            return;
+        match dir.rename("a", "b") {
+            Err(e) if is_wine() => {
+                eprintln!("skipped: this version of Wine does not replace an open file: {e}");
+                return;
+            }
+            renamed => renamed.unwrap(),
         }
-        dir.rename("a", "b").unwrap();
         dir.rename("b", "b").unwrap();
         assert_eq!(dir.list().unwrap(), ["b"]);
         assert_eq!(read_file(&*dir, "b"), b"ay");

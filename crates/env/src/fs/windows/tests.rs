@@ -34,11 +34,7 @@ impl Drop for ScratchDir {
 /// Returns true under Wine, whose older versions neither replace an open file nor return the new
 /// path of a renamed directory; Windows does both.
 fn is_wine() -> bool {
-    let wine = Path::new("C:\\windows\\system32\\wineboot.exe").exists();
-    if wine {
-        eprintln!("partly skipped under Wine");
-    }
-    wine
+    Path::new("C:\\windows\\system32\\wineboot.exe").exists()
 }
 
 fn read_file(dir: &dyn Dir, name: &str) -> Vec<u8> {
@@ -57,10 +53,13 @@ fn open_files_are_replaced_and_removed() {
     let new = dir.create("MANIFEST.tmp").unwrap();
     new.append(&[b"new"]).unwrap();
     let reader = dir.open("MANIFEST").unwrap();
-    if is_wine() {
-        return;
+    match dir.rename("MANIFEST.tmp", "MANIFEST") {
+        Err(e) if is_wine() => {
+            eprintln!("skipped: this version of Wine does not replace an open file: {e}");
+            return;
+        }
+        renamed => renamed.unwrap(),
     }
-    dir.rename("MANIFEST.tmp", "MANIFEST").unwrap();
     let mut buf = [0; 3];
     reader.read_exact_at(&mut buf, 0).unwrap();
     assert_eq!(&buf, b"old");
@@ -125,7 +124,9 @@ fn directory_is_renamed_while_its_lock_is_held() {
     std::fs::create_dir(&new).unwrap();
     fs.rename_dir(&scratch.0.join("db"), &new).unwrap();
     assert!(dir.is_located_at(&new).unwrap());
-    if !is_wine() {
+    if is_wine() && dir.open("f").is_err() {
+        eprintln!("skipped: this version of Wine does not return the new path of a directory");
+    } else {
         assert_eq!(read_file(&*dir, "f"), b"x", "the handle follows the directory");
     }
     let again = fs.open_dir(&new, DirOpenMode::Existing).unwrap();

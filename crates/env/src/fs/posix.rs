@@ -1,6 +1,6 @@
-//! The real file system of Unix systems. Files in a directory are accessed relative to its handle, never by path
-//! and never through symbolic links. Directories have mode 0700 and files 0600, regardless of the
-//! umask.
+//! The real file system of Unix systems. Files in a directory are accessed relative to its handle,
+//! never by path and never through symbolic links. Directories have mode 0700 and files 0600,
+//! regardless of the umask.
 //!
 //! A rename, creation or removal is durable after an `fsync` of the directory; contents are durable
 //! after `fdatasync` (macOS: both `F_FULLFSYNC`). What differs between Unix systems is in `linux`,

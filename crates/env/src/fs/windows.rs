@@ -84,8 +84,8 @@ pub(super) fn remove_dir(path: &Path) -> Result<()> {
     })
 }
 
-/// Returns `None`: Windows has no number that is certain to change at every start, so that each open
-/// assumes that the system may have been restarted.
+/// Returns `None`: Windows has no number that is certain to change at every start, so that each
+/// open assumes that the system may have been restarted.
 pub(super) fn boot_id() -> Option<u64> {
     None
 }

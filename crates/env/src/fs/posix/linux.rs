@@ -18,6 +18,7 @@ pub(in crate::fs) fn boot_id() -> Option<u64> {
 /// Extends a file to the end of `range` with zeros, whose space is reserved. Returns false if the
 /// file system or a sandbox does not support it.
 pub(super) fn allocate(file: &File, range: Range<u64>) -> Result<bool, Errno> {
+    check!(range.start < range.end, "space to allocate is not empty", range);
     let (mode, len) = (FallocateFlags::empty(), range.end - range.start);
     match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, mode, range.start, len)) {
         Ok(()) => Ok(true),

@@ -65,5 +65,6 @@ fn read_system_value(name: &CStr, buf: &mut [u8]) -> Option<usize> {
             0,
         )
     };
+    check!(len <= buf.len(), "a value of the kernel fits into its buffer", len);
     (done == 0 && len > 0).then_some(len)
 }

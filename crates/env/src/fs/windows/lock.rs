@@ -3,9 +3,9 @@
 //! Windows does not rename a directory in which a file is open, and the lock file of a directory is
 //! open while it is locked. So a rename closes the lock files in the directory, renames it, opens
 //! them under the new path and locks them. If another process opens a lock file in between, the
-//! rename fails, because that file is open; and if it has locked the file, the lock is *lost*: calls
-//! that change the directory fail from then on. So what an owner of the lock assumes stays true:
-//! no other process has changed a directory that it changes.
+//! rename fails, because that file is open; and if it has locked the file, the lock is *lost*:
+//! calls that change the directory fail from then on. So what an owner of the lock assumes stays
+//! true: no other process has changed a directory that it changes.
 
 use super::retry;
 use super::system::FileIdentity;
@@ -72,7 +72,8 @@ pub(super) fn lock_file(
         }
     }
     let number = held.last_key_value().map_or(0, |(last, _)| last + 1);
-    held.insert(number, HeldLockFile { dir, name: name.to_owned(), file: Some(file) });
+    let before = held.insert(number, HeldLockFile { dir, name: name.to_owned(), file: Some(file) });
+    check!(before.is_none(), "a number stands for one held lock", number);
     Ok(Box::new(WindowsLock { number }))
 }
 

@@ -1,5 +1,5 @@
-//! Repeats calls that fail because another program has a file open. Virus scanners and indexers open
-//! new files for some milliseconds, and many do not allow that they are deleted or renamed
+//! Repeats calls that fail because another program has a file open. Virus scanners and indexers
+//! open new files for some milliseconds, and many do not allow that they are deleted or renamed
 //! meanwhile.
 
 use crate::limits::IN_USE_DELAY_MS_MAX;

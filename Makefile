@@ -17,7 +17,8 @@ SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigeedb-cli/lmdb,perigeedb/bytes,perigeedb/serde
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql publish-check maintenance
+.PHONY: all demo test prove lint unit check-platforms tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql \
+	publish-check maintenance
 
 all:
 	$(CARGO) build --release -p perigeedb-cli
@@ -38,7 +39,7 @@ bench: tools
 	$(CARGO) build --release -p perigeedb-bench
 	target/release/perigee-bench suite quick --json target/bench.json --html report.html
 
-test: tools lint unit prove mariadb-quick
+test: tools lint check-platforms unit prove mariadb-quick
 	@echo "make test: all passed"
 
 lint:
@@ -50,6 +51,20 @@ lint:
 unit:
 	$(CARGO) test --workspace --exclude perigeedb-sql --features $(FEATURES) --profile proof --lib --bins --tests
 	$(CARGO) test --workspace --exclude perigeedb-sql --features $(FEATURES) --profile proof --doc
+
+# Checks the engine for the platforms on which it is not tested (docs/platforms.md), where the standard library of the target is
+# installed: rustup target add aarch64-apple-darwin x86_64-pc-windows-gnu. Neither a linker nor a C compiler for them is needed.
+PLATFORMS = aarch64-apple-darwin x86_64-pc-windows-gnu
+PLATFORM_PACKAGES = -p perigeedb -p perigeedb-tables -p perigeedb-learned -p perigeedb-tokio
+check-platforms:
+	@for target in $(PLATFORMS); do \
+		if ls "$$(rustc --print target-libdir --target $$target)"/libstd-*.rlib > /dev/null 2>&1; then \
+			echo "check-platforms: $$target"; \
+			$(CARGO) clippy $(PLATFORM_PACKAGES) --target $$target -- -D warnings || exit 1; \
+		else \
+			echo "check-platforms: skipped $$target, its standard library is not installed: rustup target add $$target"; \
+		fi; \
+	done
 
 # Built with the features of `unit`, so that nothing is compiled twice.
 prove:

@@ -177,7 +177,7 @@ pub mod env {
     pub mod fs {
         #[cfg(feature = "sim")]
         pub use perigee_engine::env::fs::memory;
-        pub use perigee_engine::env::fs::{IdleFileHolder, OpenFileLimiter, PosixFs};
+        pub use perigee_engine::env::fs::{IdleFileHolder, OpenFileLimiter, RealFs};
     }
 }
 

@@ -1,13 +1,16 @@
-"""Compares perigeedb with rocksdict (RocksDB), lmdb and sqlite3: batches of puts, single puts, gets, scans.
+"""Compares perigeedb with rocksdict (RocksDB), lmdb and sqlite3: puts, gets, scans.
 
     pip install perigeedb-*.whl rocksdict lmdb
     python bench.py --num 200000 --repetitions 5
 
-Every engine gets the same keys (16 bytes, in random order) and values (100 bytes, half of them compressible) and the same
-memory: a cache and, where there is one, a memtable of --memory MiB each. Durability is equal: rows marked "synced" wait
-for the disk before each write returns, all others leave syncing to the operating system. The engines take turns, so that a
-disturbance affects all of them; the table shows the median of the repetitions in operations per second, the spread
-(largest / smallest), and the ratio to the fastest other engine. Results are compared with each other.
+Every engine gets the same keys (16 bytes, in random order) and values (100 bytes, half of them
+compressible) and the same memory: a cache and, where there is one, a memtable of --memory MiB each.
+LMDB reads through the page cache, which has no limit. Durability is equal: rows marked "synced"
+wait for the disk before each write returns, all others leave syncing to the operating system.
+
+The engines take turns, so that a disturbance affects all of them. The table shows the median of the
+repetitions in operations per second, in parentheses the spread (largest / smallest), and the ratio
+of perigeedb to the fastest other engine. The results of reads must be the same for all engines.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from itertools import batched, islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +39,13 @@ class Engine(ABC):
     """An open database of one engine."""
 
     name: str
+    put: Callable[[bytes, bytes], Any]
+    get: Callable[[bytes], Any]
 
     @abstractmethod
     def __init__(self, path: Path, memory: int, synced: bool) -> None: ...
     @abstractmethod
-    def put(self, key: bytes, value: bytes) -> None: ...
-    @abstractmethod
     def put_batch(self, entries: list[tuple[bytes, bytes]]) -> None: ...
-    @abstractmethod
-    def get(self, key: bytes) -> bytes | None: ...
     @abstractmethod
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
     @abstractmethod
@@ -70,11 +71,9 @@ class Perigee(Engine):
             memtable_bytes=memory,
             latency_stats=True,
         )
-        self.put = self.db.__setitem__  # type: ignore[method-assign]
-        self.get = self.db.get  # type: ignore[method-assign, assignment]
-
-    def put(self, key: bytes, value: bytes) -> None: ...
-    def get(self, key: bytes) -> bytes | None: ...
+        # Bound methods: no call in between.
+        self.put = self.db.__setitem__
+        self.get = self.db.get
 
     def put_batch(self, entries: list[tuple[bytes, bytes]]) -> None:
         self.db.update(entries)
@@ -115,11 +114,9 @@ class RocksDict(Engine):
         write = rocksdict.WriteOptions()
         write.sync = synced
         self.db.set_write_options(write)
-        self.put = self.db.__setitem__  # type: ignore[method-assign]
-        self.get = self.db.get  # type: ignore[method-assign, assignment]
-
-    def put(self, key: bytes, value: bytes) -> None: ...
-    def get(self, key: bytes) -> bytes | None: ...
+        # Bound methods: no call in between.
+        self.put = self.db.__setitem__
+        self.get = self.db.get
 
     def put_batch(self, entries: list[tuple[bytes, bytes]]) -> None:
         batch = self.module.WriteBatch(raw_mode=True)
@@ -128,7 +125,8 @@ class RocksDict(Engine):
         self.db.write(batch)
 
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        return iter(self.db.items() if start is None else self.db.items(from_key=start))
+        items: Any = self.db.items() if start is None else self.db.items(from_key=start)
+        return iter(items)
 
     def settle(self) -> None:
         self.db.flush()
@@ -149,10 +147,11 @@ class Lmdb(Engine):
     def __init__(self, path: Path, memory: int, synced: bool) -> None:
         import lmdb
 
-        # Reads go through the page cache, which has no limit: this engine may use more memory.
         self.env = lmdb.open(str(path), map_size=16 << 30, sync=synced, metasync=synced)
+        self.put = self.put_one
+        self.get = self.get_one
 
-    def put(self, key: bytes, value: bytes) -> None:
+    def put_one(self, key: bytes, value: bytes) -> None:
         with self.env.begin(write=True) as txn:
             txn.put(key, value)
 
@@ -161,7 +160,7 @@ class Lmdb(Engine):
             for key, value in entries:
                 txn.put(key, value)
 
-    def get(self, key: bytes) -> bytes | None:
+    def get_one(self, key: bytes) -> bytes | None:
         with self.env.begin() as txn:
             value: bytes | None = txn.get(key)
             return value
@@ -191,8 +190,10 @@ class Sqlite(Engine):
         self.db.execute(f"PRAGMA synchronous={'FULL' if synced else 'OFF'}")
         self.db.execute(f"PRAGMA cache_size=-{memory // 1024}")
         self.db.execute("CREATE TABLE IF NOT EXISTS t(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID")
+        self.put = self.put_one
+        self.get = self.get_one
 
-    def put(self, key: bytes, value: bytes) -> None:
+    def put_one(self, key: bytes, value: bytes) -> None:
         self.db.execute("INSERT OR REPLACE INTO t VALUES(?, ?)", (key, value))
 
     def put_batch(self, entries: list[tuple[bytes, bytes]]) -> None:
@@ -200,9 +201,10 @@ class Sqlite(Engine):
         self.db.executemany("INSERT OR REPLACE INTO t VALUES(?, ?)", entries)
         self.db.execute("COMMIT")
 
-    def get(self, key: bytes) -> bytes | None:
+    def get_one(self, key: bytes) -> bytes | None:
         row = self.db.execute("SELECT v FROM t WHERE k = ?", (key,)).fetchone()
-        return row[0] if row else None
+        found: bytes | None = row[0] if row else None
+        return found
 
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         if start is None:
@@ -242,7 +244,9 @@ class Clock:
         return result
 
 
-def run_once(engine: type[Engine], entries: list[tuple[bytes, bytes]], memory: int, dir: Path) -> Any:
+def run_once(
+    engine: type[Engine], entries: list[tuple[bytes, bytes]], memory: int, dir: Path
+) -> tuple[dict[str, float], Any]:
     """Runs all workloads on one engine; returns rates and a digest of what was read."""
     clock, num = Clock(), len(entries)
     keys = [key for key, _ in entries]
@@ -252,8 +256,8 @@ def run_once(engine: type[Engine], entries: list[tuple[bytes, bytes]], memory: i
     db = engine(dir / "batches", memory, synced=False)
 
     def put_batches() -> None:
-        for batch in batched(entries, BATCH):
-            db.put_batch(list(batch))
+        for at in range(0, num, BATCH):
+            db.put_batch(entries[at : at + BATCH])
 
     def get_all(keys: Iterable[bytes]) -> int:
         get, total = db.get, 0
@@ -324,7 +328,8 @@ def main() -> None:
         print(f"repetition {repetition + 1} of {args.repetitions}", file=sys.stderr)
     if len(answers) != 1:
         sys.exit(f"the engines returned different results: {answers}")
-    print(f"Python {sys.version.split()[0]}; " + ", ".join(f"{e.name} {e.version()}" for e in engines))
+    versions = ", ".join(f"{e.name} {e.version()}" for e in engines)
+    print(f"Python {sys.version.split()[0]}; {versions}")
     print(
         f"{args.num} entries, memory {args.memory} MiB each for cache and memtable, "
         f"{args.repetitions} repetitions, {os.cpu_count()} processors, "
@@ -333,16 +338,24 @@ def main() -> None:
     print(f"| workload | {' | '.join(e.name for e in engines)} | ratio |")
     print("|---|" + "---|" * (len(engines) + 1))
     for workload, by_engine in rates.items():
-        medians = {name: statistics.median(all) for name, all in by_engine.items()}
-        best = max(medians.values())
-        cells = []
-        for name, all in by_engine.items():
-            shown = f"{medians[name] / 1000:,.1f}k" if medians[name] < 1e6 else f"{medians[name] / 1e6:.2f}M"
-            shown = f"**{shown}**" if medians[name] == best else shown
-            cells.append(f"{shown} ({max(all) / min(all):.1f})")
-        others = [rate for name, rate in medians.items() if name != Perigee.name]
-        ratio = f"{medians[Perigee.name] / max(others):.2f}" if others and Perigee.name in medians else "-"
-        print(f"| {workload} | {' | '.join(cells)} | {ratio} |")
+        print(format_row(workload, by_engine))
+
+
+def format_rate(rate: float) -> str:
+    return f"{rate / 1e6:.2f}M" if rate >= 1e6 else f"{rate / 1000:,.1f}k"
+
+
+def format_row(workload: str, by_engine: dict[str, list[float]]) -> str:
+    medians = {name: statistics.median(all) for name, all in by_engine.items()}
+    cells = []
+    for name, all in by_engine.items():
+        shown = format_rate(medians[name])
+        shown = f"**{shown}**" if medians[name] == max(medians.values()) else shown
+        cells.append(f"{shown} ({max(all) / min(all):.1f})")
+    others = [rate for name, rate in medians.items() if name != Perigee.name]
+    own = medians.get(Perigee.name)
+    ratio = f"{own / max(others):.2f}" if others and own else "-"
+    return f"| {workload} | {' | '.join(cells)} | {ratio} |"
 
 
 if __name__ == "__main__":

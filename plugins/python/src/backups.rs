@@ -37,11 +37,7 @@ impl Backups {
     /// Compares every file of a generation, or of all, with its checksum. Returns a dictionary;
     /// damage is listed in `errors`.
     #[pyo3(signature = (generation=None))]
-    fn verify<'py>(
-        &self,
-        py: Python<'py>,
-        generation: Option<u64>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn verify<'py>(&self, py: Python<'py>, generation: Option<u64>) -> PyResult<Bound<'py, PyAny>> {
         convert::report(py, &py.detach(|| self.dir.verify(generation)).or_raise()?)
     }
     /// Restores a generation, by default the newest, to the directory `target`, which must not
@@ -65,7 +61,7 @@ impl Backups {
 }
 
 /// Writes a new database to `target` with everything that can be read in the damaged database
-/// `source`, which is not changed. Returns a dictionary: `lost` lists what could not be read, and is
+/// `source`, which is not changed. Returns a dictionary: `lost` lists what could not be read; it is
 /// empty if nothing is missing.
 #[pyfunction]
 pub fn repair<'py>(

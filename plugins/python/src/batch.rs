@@ -117,10 +117,7 @@ pub struct Batch {
 }
 
 /// Returns the initializer of an empty batch.
-pub fn batch(
-    source: &Arc<Source>,
-    durability: Option<DurabilityArg>,
-) -> PyClassInitializer<Batch> {
+pub fn batch(source: &Arc<Source>, durability: Option<DurabilityArg>) -> PyClassInitializer<Batch> {
     let operations = Arc::new(Mutex::new(Some(WriteBatch::new())));
     let view = BatchView { source: Arc::clone(source), operations: Arc::clone(&operations) };
     let batch = Batch { source: Arc::clone(source), operations, durability };

@@ -1,5 +1,6 @@
 //! [`Database`]: an open database, which is also the handle to its column family `default`.
 
+use crate::batch::{self, Batch};
 use crate::convert;
 use crate::error::OrRaise;
 use crate::family::{self, Family};
@@ -9,7 +10,6 @@ use crate::options::{self, TxnArguments};
 use crate::snapshot::{self, Snapshot};
 use crate::source::{self, Source, TxnCell, View};
 use crate::transaction::{self, Transaction};
-use crate::batch::{self, Batch};
 use perigee::{Db, backup::BackupOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -29,9 +29,9 @@ pub struct Database {
 ///
 /// Options of the database are keyword arguments: `create_if_missing`, `error_if_exists`,
 /// `read_only`, `durability` ("full", "none", "interval 100 ms"), `isolation`, `memory_budget`
-/// ("512 MiB" or a number of bytes) and all others of `docs/OPTIONS.md`. Options of a column family,
-/// such as `compression`, replace those of the column family `default`; `families` is a dictionary
-/// from names of other column families to their options.
+/// ("512 MiB" or a number of bytes) and all others of `docs/OPTIONS.md`; `None` is the default.
+/// Options of a column family, such as `compression`, replace all options of the column family
+/// `default`; `families` is a dictionary from names of other column families to their options.
 ///
 /// Raises `Locked` if the database is already open, `NotFound` if it must not be created,
 /// `InvalidArgument` or `ValueError` for wrong values and `TypeError` for unknown options.
@@ -123,11 +123,7 @@ impl Database {
         }
         let options = options::family_options(options)?;
         let open = || {
-            if create {
-                self.db().family_or_create(name, options)
-            } else {
-                self.db().family(name)
-            }
+            if create { self.db().family_or_create(name, options) } else { self.db().family(name) }
         };
         let opened = py.detach(open).or_raise()?;
         Py::new(py, family::family(&self.source.with(opened, View::Live)))
@@ -157,7 +153,9 @@ impl Database {
     /// `isolation` is `"read_committed"`, `"repeatable_read"`, `"snapshot"` (the default) or
     /// `"serializable"`. With `lock`, each key is locked before it is written, and a call waits up
     /// to `lock_timeout` seconds (default 1) for other transactions; otherwise the second of two
-    /// transactions that wrote the same key raises `Conflict` when it commits. A `read_only`
+    /// transactions that wrote the same key raises `Conflict` when it commits. A transaction that
+    /// began before it got a lock can still conflict with the one that held it, unless its
+    /// isolation is `"read_committed"`: use `run`. A `read_only`
     /// transaction never conflicts. After `timeout` seconds calls raise `Aborted`; writes of more
     /// than `max_bytes` are rejected. `durability` is that of the commit.
     #[pyo3(signature = (
@@ -179,9 +177,9 @@ impl Database {
             TxnArguments { isolation, lock, read_only, lock_timeout, timeout, max_bytes };
         self.begin(py, &arguments, durability)
     }
-    /// Calls `work(transaction)`, commits, and returns the result of `work`. After a conflict, calls
-    /// `work` again on the current state, up to `retries` times, with increasing pauses; so `work`
-    /// must not have other side effects. If `work` raises an exception, nothing is committed. Other
+    /// Calls `work(transaction)`, commits, and returns the result of `work`. After a conflict, it
+    /// calls `work` again on the current state, up to `retries` times, with increasing pauses; so
+    /// `work` must not have other side effects. If `work` raises an exception, nothing is committed. Other
     /// arguments are those of `transaction`.
     ///
     /// >>> def count_visit(txn):

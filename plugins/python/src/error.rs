@@ -1,5 +1,5 @@
-//! Converts errors of the engine into exceptions. The classes are defined in `perigeedb/_errors.py`,
-//! one for each kind of error.
+//! Converts errors of the engine into exceptions. The classes, one for each kind of error, are
+//! defined in `perigeedb/_errors.py`.
 
 use perigee::{Error, ErrorKind};
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};

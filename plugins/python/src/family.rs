@@ -186,10 +186,9 @@ impl Family {
         let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let mut bytes = 0;
         for pair in items.try_iter()? {
-            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
-                pair?.extract().map_err(|_| {
-                    PyTypeError::new_err("bulk_load() takes pairs (key, value)")
-                })?;
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?
+                .extract()
+                .map_err(|_| PyTypeError::new_err("bulk_load() takes pairs (key, value)"))?;
             let (key, value): (Data<'_>, Data<'_>) = (key.extract()?, value.extract()?);
             let (key, value) = (key.to_vec(py), value.to_vec(py));
             bytes += key.len() + value.len();

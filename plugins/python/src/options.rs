@@ -45,8 +45,7 @@ fn option_value<'py>(name: &str, value: &Bound<'py, PyAny>) -> PyResult<Bound<'p
         return Ok(value.clone());
     }
     let is_number = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>();
-    if is_duration
-        && (value.is_instance_of::<PyDelta>() || (is_number && name == "scrub_interval"))
+    if is_duration && (value.is_instance_of::<PyDelta>() || (is_number && name == "scrub_interval"))
     {
         let prefix = if name == "durability" { "interval " } else { "" };
         let us = value.extract::<Seconds>()?.0.as_micros();
@@ -134,9 +133,8 @@ fn copy_families(
     known: &[&str],
     into: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
-    let wrong = || {
-        PyTypeError::new_err("families must be a mapping from names to dictionaries of options")
-    };
+    let wrong =
+        || PyTypeError::new_err("families must be a mapping from names to dictionaries of options");
     let mapping = value.cast::<PyMapping>().map_err(|_| wrong())?;
     for pair in mapping.items()?.iter() {
         let (name, options): (String, Bound<'_, PyDict>) = pair.extract().map_err(|_| wrong())?;

@@ -239,9 +239,8 @@ impl ReadView {
         let (source, bytes) = (&self.source, key.bytes(py));
         let read = || read_source!(source, reader => reader.get_with_ttl(bytes));
         let found = py.detach(read).or_raise()?;
-        Ok(found.map(|v| {
-            (convert::value_or(py, Some(&v.value), None), convert::seconds(v.remaining))
-        }))
+        Ok(found
+            .map(|v| (convert::value_or(py, Some(&v.value), None), convert::seconds(v.remaining))))
     }
     /// Estimates the size of a range of keys without reading it: a dictionary with `keys`,
     /// `entries` (with overwritten versions), `disk_bytes` and `memory_bytes`.

@@ -57,7 +57,7 @@ pub struct KeyRange {
 /// Lower and upper bound of a scan.
 pub type Bounds = (KeyBound<Vec<u8>>, KeyBound<Vec<u8>>);
 
-/// Returns the smallest key that is greater than all keys with this prefix; `None` if there is none.
+/// Returns the smallest key that is greater than all keys with this prefix, if there is one.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte != 0xFF)?;
     let mut end = prefix[..=kept].to_vec();
@@ -166,7 +166,7 @@ enum Position {
     /// On the next entry.
     Cursor(Cursor),
     /// A scan over a prefix of keys that are not sorted byte by byte.
-    Iter(Iter),
+    Iter(Box<Iter>),
     /// All entries were returned, or an error.
     End,
 }
@@ -174,7 +174,8 @@ enum Position {
 /// Opens a scan. Call it with the interpreter lock released.
 fn open_scan(source: &Source, range: &KeyRange) -> Result<Position> {
     if let Some(prefix) = range.engine_prefix(source)? {
-        return read_source!(source, reader => reader.prefix(prefix)).map(Position::Iter);
+        return read_source!(source, reader => reader.prefix(prefix))
+            .map(|iter| Position::Iter(Box::new(iter)));
     }
     let bounds = range.bounds(source.byte_order);
     read_source!(source, reader => reader.cursor_within::<Vec<u8>>(bounds)).map(Position::Start)
@@ -246,12 +247,21 @@ impl ScanState {
         Ok(self.take_buffered())
     }
     fn read_chunk(&mut self) -> Result<Chunk> {
-        let mut chunk = Chunk::default();
         let entries = self.entries;
+        // Usually the entries are about as long as the last ones.
+        let bytes = self.chunk.bytes.len() / self.chunk.ends.len().max(1) * entries;
+        let mut chunk = Chunk {
+            bytes: Vec::with_capacity(bytes.min(CHUNK_BYTES)),
+            ends: Vec::with_capacity(entries),
+        };
         self.entries = (entries * 2).min(self.entries_max);
         self.position = match std::mem::replace(&mut self.position, Position::End) {
             Position::Start(mut cursor) => {
-                if self.reverse { cursor.seek_to_last()? } else { cursor.seek_to_first()? }
+                if self.reverse {
+                    cursor.seek_to_last()?
+                } else {
+                    cursor.seek_to_first()?
+                }
                 Position::Cursor(cursor)
             }
             other => other,
@@ -498,8 +508,7 @@ impl Range {
     fn __repr__(&self) -> String {
         let mut text = format!("<perigeedb.Range of {}", self.item.name());
         let range = &self.range;
-        for (name, key) in
-            [("prefix", &range.prefix), ("start", &range.start), ("end", &range.end)]
+        for (name, key) in [("prefix", &range.prefix), ("start", &range.start), ("end", &range.end)]
         {
             if let Some(key) = key {
                 text += &format!(" {name}=b\"{}\"", key.escape_ascii());

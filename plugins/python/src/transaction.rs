@@ -55,8 +55,7 @@ impl TransactionView {
         shared: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (family, key) = (&self.source.family, key.bytes(py));
-        let read =
-            || self.cell.with(|txn| txn.get_for_update(family, key, lock_mode(shared)));
+        let read = || self.cell.with(|txn| txn.get_for_update(family, key, lock_mode(shared)));
         Ok(convert::value_or(py, py.detach(read).or_raise()?, default))
     }
     /// Locks a key, which need not exist, without reading it; see `get_for_update`.
@@ -213,9 +212,8 @@ pub fn run<'py>(
             Err(e) => e,
         };
         // An exception after a conflict may be a consequence of it; an interrupt is not.
-        let may_retry = attempt < retries
-            && cell.had_conflict()
-            && error.is_instance_of::<PyException>(py);
+        let may_retry =
+            attempt < retries && cell.had_conflict() && error.is_instance_of::<PyException>(py);
         py.detach(|| cell.roll_back());
         if !may_retry {
             return Err(error);

@@ -9,7 +9,7 @@ use crate::source::{Source, View};
 use perigee::{Durability, Error, Readable, Result, WriteBatch};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMapping, PySlice, PyTuple};
+use pyo3::types::{PyDict, PySlice, PyTuple};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,10 +158,10 @@ impl PutMany<'_> {
             for entry in view.call_method0("items")?.try_iter()? {
                 self.put_pair(&entry?)?;
             }
-        } else if let Ok(mapping) = other.cast::<PyMapping>() {
-            for key in mapping.call_method0("keys")?.try_iter()? {
+        } else if other.hasattr("keys")? {
+            for key in other.call_method0("keys")?.try_iter()? {
                 let key = key?;
-                let value = mapping.get_item(&key)?;
+                let value = other.get_item(&key)?;
                 self.put(py, (key.extract()?, value.extract()?))?;
             }
         } else {
@@ -173,7 +173,9 @@ impl PutMany<'_> {
     }
     fn put_pair(&mut self, pair: &Bound<'_, PyAny>) -> PyResult<()> {
         let entry: (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract().map_err(|_| {
-            PyTypeError::new_err("update() takes a mapping or pairs (key, value) of keys and values")
+            PyTypeError::new_err(
+                "update() takes a mapping or pairs (key, value) of keys and values",
+            )
         })?;
         self.put(pair.py(), (entry.0.extract()?, entry.1.extract()?))
     }
@@ -191,9 +193,7 @@ impl WriteView {
         let (source, bounds) = (&self.source, range.bounds(self.source.byte_order));
         let delete = || match &source.view {
             View::Live => source.family.delete_range::<Vec<u8>>(bounds),
-            View::Txn(cell) => {
-                cell.with(|txn| txn.delete_range::<Vec<u8>>(&source.family, bounds))
-            }
+            View::Txn(cell) => cell.with(|txn| txn.delete_range::<Vec<u8>>(&source.family, bounds)),
             View::Snapshot(_) => Err(not_writable()),
         };
         py.detach(delete).or_raise()

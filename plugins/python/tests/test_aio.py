@@ -110,7 +110,8 @@ def test_event_loop_runs_while_a_call_waits(path: Path) -> None:
             ticks = 0
 
             async def wait() -> None:
-                async with db.transaction(lock=True, lock_timeout=300) as txn:
+                options = {"lock": True, "lock_timeout": 300, "isolation": "read_committed"}
+                async with db.transaction(**options) as txn:
                     await txn.put("k", "2")
 
             waiter = asyncio.create_task(wait())
@@ -134,7 +135,11 @@ def test_changes_and_early_exit(path: Path) -> None:
                     break
             seen = [change async for change in db.changes()]
             assert len(seen) == 1
-            later = asyncio.create_task(anext(db.changes(seen[0].sequence, timeout=None)))
+
+            async def next_change() -> object:
+                return await anext(db.changes(seen[0].sequence, timeout=None))
+
+            later = asyncio.create_task(next_change())
             await asyncio.sleep(0.1)
             await db.put("k", "v")
             change = await later

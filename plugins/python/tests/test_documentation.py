@@ -1,4 +1,4 @@
-"""Examples in docstrings and the README are tests; every public method has a docstring and a type."""
+"""Examples in docstrings and the README are tests; everything public has a docstring."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def test_behaves_like_a_dictionary_under_random_operations(db: Database) -> None
                     end = max(model) if rng.random() < 0.5 else min(model)
                     assert db.popitem(last=end == max(model)) == (end, model.pop(end))
             case 10:
-                rng.choice([db.flush, db.compact, lambda: None, lambda: None])()
+                if step % 2:
+                    rng.choice([db.flush, db.compact])()
             case _:
                 pass
         assert (k in db) == (k in model)
@@ -146,7 +147,7 @@ def test_other_types_are_refused(db: Database, wrong: object) -> None:
         lambda: db.put("k", wrong),  # type: ignore[arg-type]
         lambda: db.delete(wrong),  # type: ignore[arg-type]
         lambda: wrong in db,
-        lambda: db.__setitem__(wrong, b""),  # type: ignore[arg-type]
+        lambda: db.__setitem__(wrong, b""),  # type: ignore[index]
         lambda: db.update([(wrong, "v")]),  # type: ignore[list-item]
         lambda: db.get_many(["k", wrong]),  # type: ignore[list-item]
         lambda: db.delete_prefix(wrong),  # type: ignore[arg-type]
@@ -182,7 +183,7 @@ def test_slices(db: Database) -> None:
     with pytest.raises(ValueError, match="smaller key first"):
         db["d":"b":-1]
     with pytest.raises(TypeError):
-        db[1:2]  # type: ignore[misc]
+        db[1:2]
     with pytest.raises(TypeError, match="update"):
         db["a":"b"] = b"x"  # type: ignore[index]
     assert list(db.items(start="d", end="b")) == []
@@ -222,7 +223,7 @@ def test_other_comparators(db: Database) -> None:
     assert down.keys(prefix="a").count() == 2
     with pytest.raises(perigeedb.InvalidArgument, match="prefix"):
         list(down.keys(prefix="a", start="a2"))
-    folded = db.family("folded", comparator="case_insensitive")
+    folded = db.family("folded", comparator="case-insensitive")
     folded["Moon"] = "full"
     assert folded["MOON"] == b"full"
 
@@ -255,12 +256,12 @@ def test_update_takes_what_a_dictionary_takes(db: Database) -> None:
         def __getitem__(self, key: str) -> str:
             return "5"
 
-    with pytest.raises(TypeError):
-        db.update(Pairs())  # type: ignore[arg-type]  # not registered as a Mapping
+    db.update(Pairs())
+    assert db["e"] == b"5"
     for wrong in (["abc"], [("a",)], 5, [("a", "b", "c")]):
         with pytest.raises(TypeError):
             db.update(wrong)  # type: ignore[arg-type]
-    assert len(db) == 4
+    assert len(db) == 5
 
 
 def test_failed_update_changes_nothing(db: Database) -> None:

@@ -3,10 +3,33 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
 from os import PathLike
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import Any, Generic, Literal, TypedDict, TypeVar, final, overload
 
-from typing_extensions import Buffer, Self, TypeAlias, Unpack
+from _typeshed import SupportsKeysAndGetItem
+from typing_extensions import Buffer, Self, TypeAlias, Unpack, disjoint_base
+
+__all__ = [
+    "Backups",
+    "Batch",
+    "BatchView",
+    "ChangeFeed",
+    "Commit",
+    "Database",
+    "Family",
+    "FamilyChange",
+    "Operation",
+    "Range",
+    "RangeIterator",
+    "ReadView",
+    "Snapshot",
+    "Transaction",
+    "TransactionView",
+    "WriteView",
+    "__version__",
+    "open",
+    "repair",
+]
 
 __version__: str
 
@@ -30,7 +53,7 @@ _Isolation: TypeAlias = Literal[
 _Path: TypeAlias = str | PathLike[str]
 _Size: TypeAlias = int | str
 """A number of bytes, or text such as "64 MiB"."""
-_Entries: TypeAlias = Mapping[Any, Any] | Iterable[tuple[_Data, _Data]]
+_Entries: TypeAlias = SupportsKeysAndGetItem[Any, Any] | Iterable[tuple[_Data, _Data]]
 """A mapping of keys to values, or pairs; each str or bytes-like."""
 
 class _FamilyOptions(TypedDict, total=False):
@@ -58,12 +81,17 @@ class Range(Generic[_T_co]):
     def __reversed__(self) -> RangeIterator[_T_co]: ...
     def __contains__(self, item: Any, /) -> bool: ...
     def count(self) -> int: ...
+    @classmethod
+    def __class_getitem__(cls, key: Any) -> GenericAlias: ...
 
-class ReadView(Mapping[bytes, bytes]):
-    @overload  # type: ignore[override]
-    def __getitem__(self, key: slice, /) -> Range[tuple[bytes, bytes]]: ...
+# The type of the keys is Any, because they can be given as str, bytes and other buffers: so a view
+# can be passed where a mapping from one of these types is expected. Iterations return bytes.
+@disjoint_base
+class ReadView(Mapping[Any, bytes]):
     @overload
     def __getitem__(self, key: _Data, /) -> bytes: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Range[tuple[bytes, bytes]]: ...
     @overload
     def get(self, key: _Data, default: None = None, /) -> bytes | None: ...
     @overload
@@ -113,7 +141,8 @@ class ReadView(Mapping[bytes, bytes]):
         self, *, start: _Data | None = None, end: _Data | None = None
     ) -> dict[str, int]: ...
 
-class WriteView(ReadView, MutableMapping[bytes, bytes]):  # type: ignore[misc]
+@disjoint_base
+class WriteView(ReadView, MutableMapping[Any, bytes]):
     def __setitem__(self, key: _Data, value: _Data, /) -> None: ...
     def __delitem__(self, key: _Data | slice, /) -> None: ...
     def put(
@@ -131,8 +160,8 @@ class WriteView(ReadView, MutableMapping[bytes, bytes]):  # type: ignore[misc]
     @overload
     def pop(self, key: _Data, default: _T, /) -> bytes | _T: ...
     def popitem(self, *, last: bool = True) -> tuple[bytes, bytes]: ...
-    def setdefault(self, key: _Data, default: _Data, /) -> bytes: ...  # type: ignore[override]
-    def update(  # type: ignore[override]
+    def setdefault(self, key: _Data, default: _Data, /) -> bytes: ...
+    def update(
         self, other: _Entries | None = None, /, **entries: _Data
     ) -> None: ...
     def clear(self) -> None: ...
@@ -142,6 +171,7 @@ class WriteView(ReadView, MutableMapping[bytes, bytes]):  # type: ignore[misc]
         self, key: _Data, operand: _Data | int, /, *, durability: _Durability | None = None
     ) -> None: ...
 
+@disjoint_base
 class Family(WriteView):
     @property
     def name(self) -> str: ...
@@ -176,6 +206,7 @@ class Snapshot(ReadView):
         traceback: TracebackType | None = None,
     ) -> None: ...
 
+@disjoint_base
 class TransactionView(WriteView):
     @overload
     def get_for_update(
@@ -211,6 +242,7 @@ class Transaction(TransactionView):
         traceback: TracebackType | None = None,
     ) -> None: ...
 
+@disjoint_base
 class BatchView:
     def __setitem__(self, key: _Data, value: _Data, /) -> None: ...
     def __delitem__(self, key: _Data | slice, /) -> None: ...

@@ -47,7 +47,8 @@ class AsyncRange(Generic[_T]):
         iterator = await self._view.call(lambda: iter(self._make()))
         try:
             while True:
-                batch = await self._view.call(list, itertools.islice(iterator, _BATCH_ENTRIES))
+                part = itertools.islice(iterator, _BATCH_ENTRIES)
+                batch: list[_T] = await self._view.call(list, part)
                 for item in batch:
                     yield item
                 if len(batch) < _BATCH_ENTRIES:

@@ -8,7 +8,7 @@ use crate::feed::ChangeFeed;
 use crate::input::{DurabilityArg, IsolationArg, Seconds};
 use crate::options::{self, TxnArguments};
 use crate::snapshot::{self, Snapshot};
-use crate::source::{self, Source, TxnCell, View};
+use crate::source::{OpenDatabase, Source, TxnCell, View};
 use crate::transaction::{self, Transaction};
 use perigee::{Db, backup::BackupOptions};
 use pyo3::exceptions::PyTypeError;
@@ -49,7 +49,7 @@ pub fn open(
     let options = options::open_options(options)?;
     let db = py.detach(|| Db::open(&path, options)).or_raise()?;
     let family = db.default_family();
-    let source = Source::new(source::Database::new(db), family, View::Live);
+    let source = Source::new(OpenDatabase::new(db), family, View::Live);
     let base = family::family(&source);
     Py::new(py, base.add_subclass(Database { source }))
 }

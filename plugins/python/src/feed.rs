@@ -2,7 +2,7 @@
 
 use crate::error::{OrRaise, closed};
 use crate::scan::not_copyable;
-use crate::source::Database;
+use crate::source::OpenDatabase;
 use perigee::changes::{
     ChangeKind, ChangeOperation, CommittedBatch, FamilyChange as EngineChange, FamilyChangeKind,
     FeedEvent,
@@ -199,7 +199,7 @@ impl FamilyChange {
 #[pyclass(frozen, module = "perigeedb")]
 pub struct ChangeFeed {
     feed: Mutex<perigee::changes::ChangeFeed>,
-    database: Arc<Database>,
+    database: Arc<OpenDatabase>,
     /// Longest wait for a change; `None`: without limit.
     timeout: Option<Duration>,
 }
@@ -207,7 +207,7 @@ pub struct ChangeFeed {
 impl ChangeFeed {
     pub fn new(
         feed: perigee::changes::ChangeFeed,
-        database: Arc<Database>,
+        database: Arc<OpenDatabase>,
         timeout: Option<Duration>,
     ) -> ChangeFeed {
         ChangeFeed { feed: Mutex::new(feed), database, timeout }

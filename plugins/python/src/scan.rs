@@ -8,7 +8,7 @@
 use crate::convert;
 use crate::error::{OrRaise, closed};
 use crate::input::Data;
-use crate::source::{Database, Source, View, read_source};
+use crate::source::{OpenDatabase, Source, View, read_source};
 use perigee::{Cursor, Error, Iter, Result};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -323,7 +323,7 @@ fn read_iter(iter: &mut Iter, reverse: bool, entries: usize, chunk: &mut Chunk) 
 pub struct RangeIterator {
     state: Mutex<ScanState>,
     item: Item,
-    database: Arc<Database>,
+    database: Arc<OpenDatabase>,
 }
 
 impl RangeIterator {
@@ -361,10 +361,12 @@ impl RangeIterator {
             // Another thread reads the next chunk.
             Err(TryLockError::WouldBlock) => None,
         };
-        match buffered {
-            Some(entry) => Ok(Some(entry)),
-            None => py.detach(|| self.lock().take()).or_raise(),
+        if buffered.is_some() {
+            return Ok(buffered);
         }
+        // Ends calls such as `list(db)`, in which the interpreter does not check for signals.
+        py.check_signals()?;
+        py.detach(|| self.lock().take()).or_raise()
     }
 }
 

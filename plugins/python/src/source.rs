@@ -12,14 +12,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// An open database, shared by all objects that were made from it. It is closed by `close`, or when
 /// the last of these objects is dropped.
-pub struct Database {
+pub struct OpenDatabase {
     pub db: Db,
     closed: AtomicBool,
 }
 
-impl Database {
-    pub fn new(db: Db) -> Arc<Database> {
-        Arc::new(Database { db, closed: AtomicBool::new(false) })
+impl OpenDatabase {
+    pub fn new(db: Db) -> Arc<OpenDatabase> {
+        Arc::new(OpenDatabase { db, closed: AtomicBool::new(false) })
     }
     /// Closes the database; iterators that live on report this from now on.
     pub fn close(&self) -> Result<()> {
@@ -36,7 +36,7 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for OpenDatabase {
     /// Closes the database with the interpreter lock released, because closing syncs the log.
     fn drop(&mut self) {
         if self.is_closed() {
@@ -106,8 +106,8 @@ impl TxnCell {
             _ => "rolled back",
         }
     }
-    /// Remembers a conflict, after which the work must be done again.
-    fn note<T>(&self, result: Result<T>) -> Result<T> {
+    /// Records a conflict, after which the work must be done again.
+    fn record_conflict<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(e) = &result
             && e.kind() == ErrorKind::Conflict
         {
@@ -120,11 +120,11 @@ impl TxnCell {
     }
     /// Calls `work` with the transaction.
     pub fn with<T>(&self, work: impl FnOnce(&Txn) -> Result<T>) -> Result<T> {
-        self.note(work(&self.txn))
+        self.record_conflict(work(&self.txn))
     }
     /// Commits. The transaction has ended, also after an error.
     pub fn commit(&self, durability: Option<perigee::Durability>) -> Result<u64> {
-        let result = self.note(self.txn.commit_in_place(durability));
+        let result = self.record_conflict(self.txn.commit_in_place(durability));
         let state = if result.is_ok() { COMMITTED } else { ROLLED_BACK };
         // An error because it had already ended does not change how it ended.
         let _ = self.state.compare_exchange(ACTIVE, state, SeqCst, SeqCst);
@@ -156,7 +156,7 @@ pub enum View {
 
 /// A column family and the state of it that is read.
 pub struct Source {
-    pub database: Arc<Database>,
+    pub database: Arc<OpenDatabase>,
     pub family: Family,
     pub view: View,
     /// True if keys are sorted byte by byte.
@@ -164,7 +164,7 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn new(database: Arc<Database>, family: Family, view: View) -> Arc<Source> {
+    pub fn new(database: Arc<OpenDatabase>, family: Family, view: View) -> Arc<Source> {
         let byte_order = family.options().comparator == KeyComparator::Bytes;
         Arc::new(Source { database, family, view, byte_order })
     }

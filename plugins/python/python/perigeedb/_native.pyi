@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
 from os import PathLike
+from pathlib import Path
 from types import GenericAlias, TracebackType
 from typing import Any, Generic, Literal, TypedDict, TypeVar, final, overload
 
@@ -335,7 +336,7 @@ class Backups:
 @final
 class Database(Family):
     @property
-    def path(self) -> PathLike[str]: ...
+    def path(self) -> Path: ...
     @property
     def closed(self) -> bool: ...
     def close(self) -> None: ...

@@ -21,7 +21,7 @@ async def transfer(db: aio.AsyncDatabase, source: str, target: str, amount: int)
 
 async def main() -> None:
     directory = sys.argv[1] if len(sys.argv) > 1 else "accounts.db"
-    async with await aio.open(directory, memory_budget="32 MiB") as db:
+    async with aio.open(directory, memory_budget="32 MiB") as db:
         await db.update({"ann": "100", "bob": "100"})
         await asyncio.gather(
             *(transfer(db, "ann", "bob", 3) for _ in range(10)),

@@ -31,7 +31,8 @@ pub struct Database {
 /// `read_only`, `durability` ("full", "none", "interval 100 ms"), `isolation`, `memory_budget`
 /// ("512 MiB" or a number of bytes) and all others of `docs/OPTIONS.md`; `None` is the default.
 /// Options of a column family, such as `compression`, replace all options of the column family
-/// `default`; `families` is a dictionary from names of other column families to their options.
+/// `default`; `families` is a dictionary from names of other column families, which are created if
+/// they do not exist, to their options.
 ///
 /// Raises `Locked` if the database is already open, `NotFound` if it must not be created,
 /// `InvalidArgument` or `ValueError` for wrong values and `TypeError` for unknown options.

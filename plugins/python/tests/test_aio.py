@@ -21,7 +21,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 def test_reads_and_writes(path: Path) -> None:
     async def main() -> None:
-        async with await aio.open(path, durability="none") as db:
+        async with aio.open(path, durability="none") as db:
             await db.put("moon", "full", ttl=60)
             assert await db.get("moon") == b"full" and await db.get("sun", b"?") == b"?"
             assert await db.contains("moon") and not await db.contains("sun")
@@ -50,7 +50,7 @@ def test_reads_and_writes(path: Path) -> None:
 
 def test_transactions(path: Path) -> None:
     async def main() -> None:
-        async with await aio.open(path, durability="none") as db:
+        async with aio.open(path, durability="none") as db:
             tides = await db.family("tides")
             async with db.transaction() as txn:
                 await txn.put("moon", "full")
@@ -81,7 +81,7 @@ def test_transactions(path: Path) -> None:
 
 def test_run_repeats_after_conflicts(path: Path) -> None:
     async def main() -> None:
-        async with await aio.open(path, durability="none") as db:
+        async with aio.open(path, durability="none") as db:
 
             async def increment(txn: aio.AsyncTransaction) -> int:
                 n = int(await txn.get("n", b"0")) + 1
@@ -104,7 +104,7 @@ def test_run_repeats_after_conflicts(path: Path) -> None:
 
 def test_event_loop_runs_while_a_call_waits(path: Path) -> None:
     async def main() -> None:
-        async with await aio.open(path, durability="none") as db:
+        async with aio.open(path, durability="none") as db:
             holder = db.sync.transaction(lock=True)
             holder["k"] = "1"
             ticks = 0
@@ -128,7 +128,7 @@ def test_event_loop_runs_while_a_call_waits(path: Path) -> None:
 
 def test_changes_and_early_exit(path: Path) -> None:
     async def main() -> None:
-        async with await aio.open(path) as db:
+        async with aio.open(path) as db:
             await db.update({f"{i:05}": "" for i in range(2000)})
             async for key in db:
                 if key == b"00700":

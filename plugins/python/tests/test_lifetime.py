@@ -384,6 +384,25 @@ except KeyboardInterrupt:
     assert (out.stdout, out.stderr) == ("interrupted\n", "")
 
 
+def test_interrupt_ends_a_scan_by_c_code(path: Path) -> None:
+    code = """
+import collections, itertools, signal, sys, perigeedb
+db = perigeedb.open(sys.argv[1])
+db.update({str(i): "" for i in range(5000)})
+def interrupt(*_): raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    collections.deque(itertools.chain.from_iterable(itertools.repeat(db.keys())), maxlen=0)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    out = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=300
+    )
+    assert (out.stdout, out.stderr) == ("interrupted\n", "")
+
+
 def test_finalizer_may_use_the_iterator_that_runs_it(db: Database) -> None:
     fill(db, 2000)
     iterator = iter(db.items())

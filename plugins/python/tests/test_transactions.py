@@ -187,6 +187,23 @@ def test_lock_wait_releases_the_interpreter(db: Database) -> None:
     assert done == ["holder", "waiter"] and db["k"] == b"2"
 
 
+def test_threads_share_a_transaction(db: Database) -> None:
+    with db.transaction() as txn:
+
+        def put(name: int) -> None:
+            for i in range(200):
+                txn[f"{name}/{i:03}"] = str(i)
+                assert txn[f"{name}/{i:03}"] == str(i).encode()
+
+        threads = [threading.Thread(target=put, args=(name,)) for name in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert txn.operations == 800 and len(txn) == 800 and not db
+    assert len(db) == 800
+
+
 def test_savepoints(db: Database) -> None:
     with db.transaction() as txn:
         txn["a"] = "1"

@@ -6,7 +6,7 @@ for the disk:
 >>> import asyncio
 >>> from perigeedb import aio
 >>> async def main():
-...     async with await aio.open(path + "/aio.db") as db:
+...     async with aio.open(path + "/aio.db") as db:
 ...         await db.put("moon", "full")
 ...         async for key, value in db.items(prefix="m"):
 ...             print(key, value)
@@ -23,14 +23,22 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import perigeedb
 
-__all__ = ["AsyncDatabase", "AsyncRange", "AsyncTransaction", "AsyncView", "open"]
+__all__ = [
+    "AsyncDatabase",
+    "AsyncRange",
+    "AsyncTransaction",
+    "AsyncView",
+    "AsyncWriteView",
+    "Opening",
+    "open",
+]
 
 _T = TypeVar("_T")
 _BATCH_ENTRIES = 512
@@ -269,17 +277,47 @@ class AsyncDatabase(AsyncWriteView):
                 return
 
 
-async def open(path: Any, *, threads: int = 16, **options: Any) -> AsyncDatabase:
-    """Opens a database; other arguments as for ``perigeedb.open``.
+class Opening:
+    """An open in progress: await it, or use it in ``async with``, which closes the database."""
+
+    def __init__(self, path: Any, threads: int, options: dict[str, Any]) -> None:
+        self._path = path
+        self._threads = threads
+        self._options = options
+        self._database: AsyncDatabase | None = None
+
+    async def _open(self) -> AsyncDatabase:
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="perigeedb")
+        try:
+            loop = asyncio.get_running_loop()
+            opening = functools.partial(perigeedb.open, self._path, **self._options)
+            return AsyncDatabase(await loop.run_in_executor(pool, opening), pool)
+        except BaseException:
+            pool.shutdown(wait=False)
+            raise
+
+    def __await__(self) -> Generator[Any, Any, AsyncDatabase]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncDatabase:
+        self._database = await self._open()
+        return self._database
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._database is not None:
+            await self._database.close()
+
+
+def open(path: Any, *, threads: int = 16, **options: Any) -> Opening:
+    """Opens a database: ``db = await open(path)`` or ``async with open(path) as db``.
 
     ``threads`` is the largest number of calls that run at the same time. A transaction that waits
-    for a lock takes one of them, so it must be greater than the number of such transactions.
+    for a lock takes one of them, so it must be greater than the number of such transactions. Other
+    arguments are those of ``perigeedb.open``.
     """
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="perigeedb")
-    try:
-        loop = asyncio.get_running_loop()
-        opening = functools.partial(perigeedb.open, path, **options)
-        return AsyncDatabase(await loop.run_in_executor(pool, opening), pool)
-    except BaseException:
-        pool.shutdown(wait=False)
-        raise
+    return Opening(path, threads, options)

@@ -2,6 +2,7 @@
 
 use crate::convert;
 use crate::error::OrRaise;
+use crate::input::{EncryptionKeys, environment};
 use perigee::backup::BackupDir;
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -26,8 +27,9 @@ pub struct Backups {
 #[pymethods]
 impl Backups {
     #[new]
-    fn new(path: PathBuf) -> Backups {
-        Backups { dir: BackupDir::open(&path), path }
+    #[pyo3(signature = (path, *, encryption_keys=None))]
+    fn new(path: PathBuf, encryption_keys: Option<EncryptionKeys>) -> Backups {
+        Backups { dir: BackupDir::open_in(environment(encryption_keys), &path), path }
     }
     /// Returns a dictionary for each generation, the oldest first, with `generation`, `sequence`,
     /// `created_ms`, `bytes` and `files`.
@@ -64,10 +66,14 @@ impl Backups {
 /// `source`, which is not changed. Returns a dictionary: `lost` lists what could not be read; it is
 /// empty if nothing is missing.
 #[pyfunction]
+#[pyo3(signature = (source, target, *, encryption_keys=None))]
 pub fn repair<'py>(
     py: Python<'py>,
     source: PathBuf,
     target: PathBuf,
+    encryption_keys: Option<EncryptionKeys>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    convert::report(py, &py.detach(|| perigee::repair(source, target)).or_raise()?)
+    let env = environment(encryption_keys);
+    let repair = || perigee::repair_in(&env, source, target, |_done, _total| {});
+    convert::report(py, &py.detach(repair).or_raise()?)
 }

@@ -5,7 +5,7 @@ use crate::convert;
 use crate::error::OrRaise;
 use crate::family::{self, Family};
 use crate::feed::ChangeFeed;
-use crate::input::{DurabilityArg, IsolationArg, Seconds};
+use crate::input::{DurabilityArg, EncryptionKeys, IsolationArg, Seconds, environment};
 use crate::options::{self, TxnArguments};
 use crate::snapshot::{self, Snapshot};
 use crate::source::{OpenDatabase, Source, TxnCell, View};
@@ -34,6 +34,9 @@ pub struct Database {
 /// `default`; `families` is a dictionary from names of other column families, which are created if
 /// they do not exist, to their options.
 ///
+/// With `encryption_keys`, a key of 32 bytes or a list of keys, the files are encrypted; every later
+/// open needs all keys that were used. New files are written with the last key of the list.
+///
 /// Raises `Locked` if the database is already open, `NotFound` if it must not be created,
 /// `InvalidArgument` or `ValueError` for wrong values and `TypeError` for unknown options.
 ///
@@ -41,13 +44,15 @@ pub struct Database {
 /// >>> other["moon"] = "full"
 /// >>> other.close()
 #[pyfunction]
-#[pyo3(signature = (path, /, **options))]
+#[pyo3(signature = (path, /, *, encryption_keys=None, **options))]
 pub fn open(
     py: Python<'_>,
     path: PathBuf,
+    encryption_keys: Option<EncryptionKeys>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<Database>> {
-    let options = options::open_options(options)?;
+    let mut options = options::open_options(options)?;
+    options.env = environment(encryption_keys);
     let db = py.detach(|| Db::open(&path, options)).or_raise()?;
     let family = db.default_family();
     let source = Source::new(OpenDatabase::new(db), family, View::Live);

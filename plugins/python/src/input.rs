@@ -1,10 +1,13 @@
-//! Arguments: keys and values, durations, durabilities, isolation levels.
+//! Arguments: keys and values, durations, durabilities, isolation levels, encryption keys.
 
 use crate::error::OrRaise;
+use perigee::encryption::{KEY_BYTES, KeyRing, encrypt_env};
+use perigee::env::Env;
 use perigee::{Durability, Isolation, WriteOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDelta, PyInt, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyDelta, PyInt, PyList, PyMemoryView, PyString, PyTuple};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A key or value: `bytes` or `str` without a copy, any other buffer as a copy, because its owner
@@ -76,6 +79,49 @@ impl Operand<'_> {
     /// Returns the bytes of the operand.
     pub fn bytes(&self, py: Python<'_>) -> &[u8] {
         self.0.bytes(py)
+    }
+}
+
+/// Keys of the encryption at rest: one key of 32 bytes, or several, the newest last.
+pub struct EncryptionKeys(KeyRing);
+
+impl<'py> FromPyObject<'_, 'py> for EncryptionKeys {
+    type Error = PyErr;
+
+    fn extract(obj: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let py = obj.py();
+        let read = |obj: &Bound<'_, PyAny>| -> PyResult<[u8; KEY_BYTES]> {
+            if obj.is_instance_of::<PyString>() {
+                return Err(PyTypeError::new_err("an encryption key must be bytes, not str"));
+            }
+            let key = obj.extract::<Data<'_>>()?.to_vec(py);
+            let bytes = key.len();
+            key.try_into().map_err(|_| {
+                PyValueError::new_err(format!(
+                    "an encryption key must have {KEY_BYTES} bytes, not {bytes}"
+                ))
+            })
+        };
+        if !obj.is_instance_of::<PyList>() && !obj.is_instance_of::<PyTuple>() {
+            return Ok(EncryptionKeys(KeyRing::new(read(&obj)?)));
+        }
+        let keys: Vec<Bound<'_, PyAny>> = obj.try_iter()?.collect::<PyResult<_>>()?;
+        let Some((first, later)) = keys.split_first() else {
+            return Err(PyValueError::new_err("encryption_keys is empty: pass at least one key"));
+        };
+        let mut ring = KeyRing::new(read(first)?);
+        for (version, key) in (2..).zip(later) {
+            ring = ring.with_version(version, read(key)?);
+        }
+        Ok(EncryptionKeys(ring))
+    }
+}
+
+/// Returns the environment of the operating system, with encryption if there are keys.
+pub fn environment(keys: Option<EncryptionKeys>) -> Env {
+    match keys {
+        Some(keys) => encrypt_env(Env::real(), Arc::new(keys.0)),
+        None => Env::real(),
     }
 }
 

@@ -242,6 +242,33 @@ def test_backup_restore_and_checkpoint(db: Database, tmp_path: Path) -> None:
     assert repr(backups) == f'perigeedb.Backups("{tmp_path}/backups")'
 
 
+def test_encryption(path: Path, tmp_path: Path) -> None:
+    old, new = b"k" * 32, bytearray(b"n" * 32)
+    with perigeedb.open(path, encryption_keys=old) as db:
+        db["card"] = "4000 1234"
+        db.flush()
+        db.backup(tmp_path / "backups")
+    assert all(b"4000 1234" not in f.read_bytes() for f in path.iterdir() if f.is_file())
+    with pytest.raises(perigeedb.InvalidArgument, match="encrypted"):
+        perigeedb.open(path)
+    with pytest.raises(perigeedb.Error):
+        perigeedb.open(path, encryption_keys=b"x" * 32)
+    with perigeedb.open(path, encryption_keys=[old, new]) as db:
+        assert db["card"] == b"4000 1234"
+        db["later"] = "x"
+    with perigeedb.open(path, encryption_keys=[old, new]) as db:
+        assert len(db) == 2
+    backups = perigeedb.Backups(tmp_path / "backups", encryption_keys=old)
+    backups.restore(tmp_path / "restored")
+    report = perigeedb.repair(tmp_path / "restored", tmp_path / "repaired", encryption_keys=old)
+    assert report["lost"] == []
+    with perigeedb.open(tmp_path / "repaired", encryption_keys=old) as db:
+        assert dict(db) == {b"card": b"4000 1234"}
+    for wrong in (b"short", [], "k" * 32, 5, [5]):
+        with pytest.raises((TypeError, ValueError), match="key"):
+            perigeedb.open(path, encryption_keys=wrong)  # type: ignore[arg-type]
+
+
 def test_change_feed(path: Path) -> None:
     with perigeedb.open(path, log_retention="64 MiB") as db:
         feed = db.changes()

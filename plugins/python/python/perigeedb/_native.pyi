@@ -54,6 +54,8 @@ _Isolation: TypeAlias = Literal[
 _Path: TypeAlias = str | PathLike[str]
 _Size: TypeAlias = int | str
 """A number of bytes, or text such as "64 MiB"."""
+_Keys: TypeAlias = Buffer | list[bytes] | list[Buffer] | tuple[Buffer, ...]
+"""A key of 32 bytes, or several, the newest last."""
 _Entries: TypeAlias = SupportsKeysAndGetItem[Any, Any] | Iterable[tuple[_Data, _Data]]
 """A mapping of keys to values, or pairs; each str or bytes-like."""
 
@@ -327,7 +329,7 @@ class ChangeFeed(Iterator[Commit | FamilyChange]):
 
 @final
 class Backups:
-    def __new__(cls, path: _Path) -> Self: ...
+    def __new__(cls, path: _Path, *, encryption_keys: _Keys | None = None) -> Self: ...
     def list(self) -> list[dict[str, Any]]: ...
     def verify(self, generation: int | None = None) -> dict[str, Any]: ...
     def restore(self, target: _Path, generation: int | None = None) -> dict[str, int]: ...
@@ -404,6 +406,7 @@ def open(
     path: _Path,
     /,
     *,
+    encryption_keys: _Keys | None = None,
     families: Mapping[str, _FamilyOptions] | None = None,
     create_if_missing: bool | None = None,
     error_if_exists: bool | None = None,
@@ -436,4 +439,6 @@ def open(
     level_ratio: int | None = None,
     merge_operator: str | None = None,
 ) -> Database: ...
-def repair(source: _Path, target: _Path) -> dict[str, Any]: ...
+def repair(
+    source: _Path, target: _Path, *, encryption_keys: _Keys | None = None
+) -> dict[str, Any]: ...

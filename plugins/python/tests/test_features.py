@@ -243,7 +243,7 @@ def test_backup_restore_and_checkpoint(db: Database, tmp_path: Path) -> None:
 
 
 def test_encryption(path: Path, tmp_path: Path) -> None:
-    old, new = b"k" * 32, bytearray(b"n" * 32)
+    old, new = b"k" * 32, b"n" * 32
     with perigeedb.open(path, encryption_keys=old) as db:
         db["card"] = "4000 1234"
         db.flush()
@@ -258,7 +258,7 @@ def test_encryption(path: Path, tmp_path: Path) -> None:
         db["later"] = "x"
     with perigeedb.open(path, encryption_keys=[old, new]) as db:
         assert len(db) == 2
-    backups = perigeedb.Backups(tmp_path / "backups", encryption_keys=old)
+    backups = perigeedb.Backups(tmp_path / "backups", encryption_keys=bytearray(old))
     backups.restore(tmp_path / "restored")
     report = perigeedb.repair(tmp_path / "restored", tmp_path / "repaired", encryption_keys=old)
     assert report["lost"] == []

@@ -54,7 +54,7 @@ _Isolation: TypeAlias = Literal[
 _Path: TypeAlias = str | PathLike[str]
 _Size: TypeAlias = int | str
 """A number of bytes, or text such as "64 MiB"."""
-_Keys: TypeAlias = Buffer | list[bytes] | list[Buffer] | tuple[Buffer, ...]
+_Keys: TypeAlias = Buffer | list[bytes] | tuple[bytes, ...]
 """A key of 32 bytes, or several, the newest last."""
 _Entries: TypeAlias = SupportsKeysAndGetItem[Any, Any] | Iterable[tuple[_Data, _Data]]
 """A mapping of keys to values, or pairs; each str or bytes-like."""

@@ -132,6 +132,7 @@ class PerigeeLevel extends AbstractLevel {
 
   async _clear (options) {
     if (options.limit === -1 && options.snapshot == null) {
+      if (isEmpty(options)) return
       return this.#db.deleteRange(bounds(options), { durability: syncOf(options) })
     }
     let flags = native.NO_VALUES
@@ -152,7 +153,22 @@ class PerigeeLevel extends AbstractLevel {
   }
 
   _iterator (options) {
-    return new Iterator(this, options, this.#view(options))
+    // Before the iterator is created, because its constructor attaches it to the database.
+    return new Iterator(this, options, this.#scan(options))
+  }
+
+  #scan (options) {
+    let flags = native.STRICT_SEEK
+    if (options.reverse) flags |= native.REVERSE
+    if (!options.values) flags |= native.NO_VALUES
+    if (!options.keys) flags |= native.NO_KEYS
+    try {
+      return this.#view(options).scan(packRange(bounds(options)), flags)
+    } catch (e) {
+      // A closed snapshot is reported by the first read, with the code LEVEL_SNAPSHOT_NOT_OPEN.
+      if (options.snapshot != null && e.code === 'PERIGEE_CLOSED') return null
+      throw e
+    }
   }
 
   _snapshot (options) {
@@ -204,6 +220,14 @@ function syncOf (options) {
 
 function bounds ({ gt, gte, lt, lte }) {
   return { gt, gte, lt, lte }
+}
+
+// True if no key can be in the range. The engine rejects deletes of such ranges.
+function isEmpty ({ gt, gte, lt, lte }) {
+  const [lower, upper] = [gte ?? gt, lte ?? lt]
+  if (lower === undefined || upper === undefined) return false
+  const order = Buffer.compare(Buffer.from(lower), Buffer.from(upper))
+  return order > 0 || (order === 0 && (gte === undefined || lte === undefined))
 }
 
 // Buffers are views, too.
@@ -266,13 +290,9 @@ class Iterator extends AbstractIterator {
   #first = true
   #ended = false
 
-  constructor (db, options, view) {
+  constructor (db, options, scan) {
     super(db, options)
-    let flags = native.STRICT_SEEK
-    if (options.reverse) flags |= native.REVERSE
-    if (!options.values) flags |= native.NO_VALUES
-    if (!options.keys) flags |= native.NO_KEYS
-    this.#scan = view.scan(packRange(bounds(options)), flags)
+    this.#scan = scan
     this.#decodeKey = decoder(options.keyEncoding)
     this.#decodeValue = decoder(options.valueEncoding)
     this.#keys = options.keys
@@ -315,7 +335,7 @@ class Iterator extends AbstractIterator {
   }
 
   _seek (target) {
-    this.#scan.seek(target)
+    this.#scan?.seek(target)
     this.#items = []
     this.#next = 0
     this.#first = true
@@ -325,7 +345,7 @@ class Iterator extends AbstractIterator {
   async _close () {
     this.#items = []
     this.#next = 0
-    this.#scan.close()
+    this.#scan?.close()
   }
 }
 

@@ -317,6 +317,7 @@ class Database extends ReadsAndWrites {
   }
 
   async waitIdle () {
+    this.#assertOpen()
     return this.#native.waitIdle(POOL)
   }
 

@@ -59,6 +59,8 @@ class WriteQueue {
   write (pack, durability) {
     this.#assertOpen()
     const group = this.#group(durability)
+    // Also if `pack` fails: a group must not stay in the queue.
+    this.#schedule()
     const before = group.packer.length
     try {
       pack(group.packer)
@@ -67,7 +69,6 @@ class WriteQueue {
       throw e
     }
     group.ends.push(group.packer.length)
-    this.#schedule()
     return new Promise((resolve, reject) => { group.settle.push(resolve, reject) })
   }
 

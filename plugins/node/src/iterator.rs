@@ -31,6 +31,8 @@ enum Position {
     At,
     /// There are no more entries.
     End,
+    /// A read failed: all further ones do, up to a seek. Otherwise the scan would seem complete.
+    Failed(Error),
 }
 
 struct Scan {
@@ -60,6 +62,7 @@ impl Scan {
             Position::After => self.cursor.next()?,
             Position::At => {}
             Position::End => return Ok(false),
+            Position::Failed(e) => return Err(e),
         }
         if !self.cursor.is_valid() {
             return Ok(false);
@@ -70,6 +73,14 @@ impl Scan {
 
     /// Returns up to `count` entries as a packed list. Stops when it has `bytes_max` bytes.
     fn read(&mut self, count: u32, bytes_max: usize) -> Result<Vec<u8>> {
+        let result = self.read_entries(count, bytes_max);
+        if let Err(e) = &result {
+            self.position = Position::Failed(e.clone());
+        }
+        result
+    }
+
+    fn read_entries(&mut self, count: u32, bytes_max: usize) -> Result<Vec<u8>> {
         let mut out = vec![0];
         for _ in 0..count {
             if !self.advance()? {

@@ -35,4 +35,12 @@ function describe (value) {
   return `a ${typeof value}`
 }
 
-module.exports = { PerigeeError, invalid, closed, describe }
+/** Gives an error of the native module a stack trace: that of the calling function. */
+function located (error) {
+  if (error instanceof PerigeeError && !error.stack?.includes('\n    at ')) {
+    Error.captureStackTrace(error, located)
+  }
+  return error
+}
+
+module.exports = { PerigeeError, invalid, closed, describe, located }

@@ -4,7 +4,7 @@
 // snapshot and a transaction have in common.
 
 const native = require('./native')
-const { invalid, describe } = require('./errors')
+const { invalid, describe, located } = require('./errors')
 const { OP, packed, packKeys, packRange, unpackValues, decoders } = require('./packer')
 const { encodings: checkEncodings, checkObject } = require('./options')
 const { RangeIterator } = require('./iterator')
@@ -31,6 +31,14 @@ class Reads {
     define(kDatabase, database ?? this)
   }
 
+  async #run (call) {
+    try {
+      return await this[kStore].run(call)
+    } catch (e) {
+      throw located(e)
+    }
+  }
+
   // Whether the native module creates strings, and the conversion of a single value.
   #text (values) {
     return values !== 'buffer'
@@ -43,7 +51,7 @@ class Reads {
   async get (key, options) {
     const { values } = this.#encodingsFor(options)
     const text = this.#text(values)
-    const value = await this[kStore].run(() => this[kView].get(key, text, POOL))
+    const value = await this.#run(() => this[kView].get(key, text, POOL))
     return values === 'json' && value !== undefined ? JSON.parse(value) : value
   }
 
@@ -55,7 +63,7 @@ class Reads {
 
   async getMany (keys, options) {
     const { values } = this.#encodingsFor(options)
-    const list = await this[kStore].run(() => this[kView].getMany(packKeys(keys), POOL))
+    const list = await this.#run(() => this[kView].getMany(packKeys(keys), POOL))
     return unpackValues(list, keys.length, decoders[values])
   }
 
@@ -66,7 +74,7 @@ class Reads {
   }
 
   async has (key) {
-    return this[kStore].run(() => this[kView].has(key, POOL))
+    return this.#run(() => this[kView].has(key, POOL))
   }
 
   hasSync (key) {
@@ -74,7 +82,7 @@ class Reads {
   }
 
   async hasMany (keys) {
-    const list = await this[kStore].run(() => this[kView].hasMany(packKeys(keys), POOL))
+    const list = await this.#run(() => this[kView].hasMany(packKeys(keys), POOL))
     return Array.from(list, (byte) => byte === 1)
   }
 
@@ -92,7 +100,7 @@ class Reads {
 
   async getWithTtl (key, options) {
     const { values } = this.#encodingsFor(options)
-    const found = await this[kStore].run(() => this[kView].getWithExpiry(key, POOL))
+    const found = await this.#run(() => this[kView].getWithExpiry(key, POOL))
     return this.#withTtl(found, values)
   }
 
@@ -145,7 +153,7 @@ class Reads {
 
   async count (options) {
     options = checkObject(options, 'the range')
-    return this[kStore].run(() => this[kView].count(packRange(options), POOL))
+    return this.#run(() => this[kView].count(packRange(options), POOL))
   }
 
   countSync (options) {
@@ -155,6 +163,14 @@ class Reads {
 
 /** Adds the writes. */
 class ReadsAndWrites extends Reads {
+  async #write (pack, options) {
+    try {
+      await this[kStore].write(pack, options)
+    } catch (e) {
+      throw located(e)
+    }
+  }
+
   // Adds a put with the options `ttl` and `expiresAt` to a packer.
   #packPut (packer, key, value, options) {
     const bytes = encodeValue(value, this.#values(options))
@@ -194,7 +210,7 @@ class ReadsAndWrites extends Reads {
   }
 
   async put (key, value, options) {
-    return this[kStore].write((packer) => this.#packPut(packer, key, value, options), options)
+    return this.#write((packer) => this.#packPut(packer, key, value, options), options)
   }
 
   putSync (key, value, options) {
@@ -202,7 +218,7 @@ class ReadsAndWrites extends Reads {
   }
 
   async delete (key, options) {
-    return this[kStore].write((packer) => packer.delete(this[kId], key), options)
+    return this.#write((packer) => packer.delete(this[kId], key), options)
   }
 
   deleteSync (key, options) {
@@ -210,7 +226,7 @@ class ReadsAndWrites extends Reads {
   }
 
   async merge (key, operand, options) {
-    return this[kStore].write((packer) => this.#packMerge(packer, key, operand), options)
+    return this.#write((packer) => this.#packMerge(packer, key, operand), options)
   }
 
   mergeSync (key, operand, options) {
@@ -218,7 +234,7 @@ class ReadsAndWrites extends Reads {
   }
 
   async deleteRange (range, options) {
-    return this[kStore].write((packer) => this.#packDeleteRange(packer, range), options)
+    return this.#write((packer) => this.#packDeleteRange(packer, range), options)
   }
 
   deleteRangeSync (range, options) {
@@ -262,7 +278,7 @@ class ReadsAndWrites extends Reads {
   }
 
   async #batch (operations, options) {
-    return this[kStore].write(this.#packBatch(operations), options)
+    return this.#write(this.#packBatch(operations), options)
   }
 
   batchSync (operations, options) {

@@ -7,8 +7,9 @@ import { newPath } from './common.mjs'
 
 test('errors of open have codes of the Level ecosystem', async () => {
   const path = newPath()
-  const [one, two] = [new PerigeeLevel(path), new PerigeeLevel(path)]
+  const one = new PerigeeLevel(path)
   await one.open()
+  const two = new PerigeeLevel(path)
   const error = await two.open().catch((e) => e)
   assert.equal(error.code, 'LEVEL_DATABASE_NOT_OPEN')
   assert.equal(error.cause.code, 'LEVEL_LOCKED')

@@ -27,7 +27,7 @@ const classic = await import('classic-level').catch(missing('classic-level'))
 const lmdb = await import('lmdb').catch(missing('lmdb'))
 
 /** The calls of a store of the Level ecosystem. */
-function levelCalls (db) {
+function levelCalls(db) {
   const options = { valueEncoding: 'buffer' }
   const durable = { valueEncoding: 'buffer', sync: true }
   return {
@@ -71,14 +71,19 @@ if (classic !== null) {
 }
 if (lmdb !== null) {
   // Reads of lmdb are always synchronous; `get` and `scan` wrap them in a promise.
-  const open = (noSync) => lmdb.open({ path: newPath(), encoding: 'binary', noSync })
+  // `overlappingSync: false`: a put is acknowledged after its sync.
+  const open = (noSync) =>
+    lmdb.open({ path: newPath(), encoding: 'binary', noSync, overlappingSync: false })
   engines.lmdb = async () => {
     const db = open(true)
     const durable = open(false)
     return {
       put: (k, v) => db.put(k, v),
-      putDurable: (k, v) => durable.put(k, v).then(() => durable.flushed),
-      batch: (list) => db.batch(() => { for (const op of list) db.put(op.key, op.value) }),
+      putDurable: (k, v) => durable.put(k, v),
+      batch: (list) =>
+        db.batch(() => {
+          for (const op of list) db.put(op.key, op.value)
+        }),
       get: async (k) => db.get(k),
       getSync: (k) => db.get(k),
       getMany: (keys) => db.getMany(keys),
@@ -92,7 +97,11 @@ if (lmdb !== null) {
 const workloads = {
   'put, batches of 1,000': async (db) => {
     for (let from = 0; from < entries; from += 1000) {
-      const list = Array.from({ length: 1000 }, (_, i) => ({ type: 'put', key: scattered(from + i), value }))
+      const list = Array.from({ length: 1000 }, (_, i) => ({
+        type: 'put',
+        key: scattered(from + i),
+        value
+      }))
       await db.batch(list)
     }
     return entries
@@ -118,7 +127,8 @@ const workloads = {
     return 2000
   },
   'get, one by one': async (db) => {
-    for (let i = 0; i < entries / 5; i++) if (!(await db.get(scattered(i)))) throw new Error(scattered(i))
+    for (let i = 0; i < entries / 5; i++)
+      if (!(await db.get(scattered(i)))) throw new Error(scattered(i))
     return entries / 5
   },
   'get, 100 at a time': async (db) => {
@@ -141,7 +151,8 @@ const workloads = {
   'ranges of 100': async (db) => {
     let count = 0
     for (let i = 0; i < entries / 200; i++) {
-      for await (const [k] of db.scan({ gte: key((i * 7919) % (entries - 100)), limit: 100 })) count += k.length > 0
+      for await (const [k] of db.scan({ gte: key((i * 7919) % (entries - 100)), limit: 100 }))
+        count += k.length > 0
     }
     return count
   },
@@ -172,9 +183,13 @@ for (let repetition = 0; repetition < repetitions; repetition++) {
 
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)]
 const names = Object.keys(engines)
-const load = loadavg().map((n) => n.toFixed(1)).join(' ')
-console.log(`node ${process.version}, ${cpus().length} cores, load average at the end ${load}; ` +
-  `${entries} entries of 116 bytes, medians of ${repetitions}, operations per second`)
+const load = loadavg()
+  .map((n) => n.toFixed(1))
+  .join(' ')
+console.log(
+  `node ${process.version}, ${cpus().length} cores, load average at the end ${load}; ` +
+    `${entries} entries of 116 bytes, medians of ${repetitions}, operations per second`
+)
 console.log(`| workload | ${names.join(' | ')} |\n|---|${'---|'.repeat(names.length)}`)
 for (const [workload, byEngine] of Object.entries(rates)) {
   const own = median(byEngine.perigeedb)

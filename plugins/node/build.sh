@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the native module into this directory: perigeedb.PLATFORM-ARCH.node, stripped. Needs Rust 1.89 and Node 20.
+# Builds the native module into this directory: perigeedb.PLATFORM-ARCH.node, stripped. Needs
+# Rust 1.89, a C compiler and Node 20.
 # PROFILE=perf builds without link-time optimization, in a quarter of the time.
 set -eu
 cd "$(dirname "$0")"

@@ -8,8 +8,12 @@ const { PerigeeError } = require('./lib/errors')
 
 // Explicit resource management (`using`, `await using`): the symbols exist from Node 20 on.
 for (const Class of [Database, Snapshot, RangeIterator]) {
-  define(Class, Symbol.asyncDispose, function () { return this.close() })
-  define(Class, Symbol.dispose, function () { this.closeSync() })
+  define(Class, Symbol.asyncDispose, function () {
+    return this.close()
+  })
+  define(Class, Symbol.dispose, function () {
+    this.closeSync()
+  })
 }
 // A transaction that was not committed is rolled back.
 define(Transaction, Symbol.asyncDispose, async function () {
@@ -19,7 +23,7 @@ define(Transaction, Symbol.dispose, function () {
   if (!this.ended) this.rollbackSync()
 })
 
-function define (Class, symbol, value) {
+function define(Class, symbol, value) {
   if (typeof symbol !== 'symbol') return
   Object.defineProperty(Class.prototype, symbol, { value, writable: true, configurable: true })
 }

@@ -2,13 +2,16 @@
 
 // `perigeedb/level`: a database of the Level ecosystem, stored by Perigee.
 
-const { AbstractLevel, AbstractIterator, AbstractSnapshot, AbstractChainedBatch } =
-  require('abstract-level')
+const {
+  AbstractLevel,
+  AbstractIterator,
+  AbstractSnapshot,
+  AbstractChainedBatch
+} = require('abstract-level')
 const native = require('./lib/native')
 const { Database } = require('./index.js')
 const { invalid } = require('./lib/errors')
-const { packKeys, packRange, unpackValues, unpackEntries, decoders } =
-  require('./lib/packer')
+const { packKeys, packRange, unpackValues, unpackEntries, decoders } = require('./lib/packer')
 const { kView, kId, kStore } = require('./lib/reads')
 
 const { POOL, SYNC } = native
@@ -39,32 +42,35 @@ class PerigeeLevel extends AbstractLevel {
   #location
   #db = null
 
-  constructor (location, options) {
+  constructor(location, options) {
     if (typeof location !== 'string' || location === '') {
       throw new TypeError("The first argument 'location' must be a non-empty string")
     }
-    super({
-      encodings: { buffer: true, utf8: true, view: true },
-      has: true,
-      createIfMissing: true,
-      errorIfExists: true,
-      explicitSnapshots: true,
-      getSync: true,
-      signals: { iterators: true }
-    }, options)
+    super(
+      {
+        encodings: { buffer: true, utf8: true, view: true },
+        has: true,
+        createIfMissing: true,
+        errorIfExists: true,
+        explicitSnapshots: true,
+        getSync: true,
+        signals: { iterators: true }
+      },
+      options
+    )
     this.#location = location
   }
 
-  get location () {
+  get location() {
     return this.#location
   }
 
   /** The open `Database`, for what abstract-level has no methods for; `null` if not open. */
-  get database () {
+  get database() {
     return this.#db
   }
 
-  async _open (options) {
+  async _open(options) {
     try {
       this.#db = await Database.open(this.#location, openOptions(options))
     } catch (e) {
@@ -72,51 +78,51 @@ class PerigeeLevel extends AbstractLevel {
     }
   }
 
-  async _close () {
+  async _close() {
     const db = this.#db
     this.#db = null
     await db.close()
   }
 
-  #view (options) {
+  #view(options) {
     return options.snapshot?.[kSnapshotView] ?? this.#db[kView]
   }
 
-  async _get (key, options) {
+  async _get(key, options) {
     return this.#view(options).get(key, options.valueEncoding === 'utf8', POOL)
   }
 
-  _getSync (key, options) {
+  _getSync(key, options) {
     return this.#view(options).get(key, options.valueEncoding === 'utf8', SYNC)
   }
 
-  async _getMany (keys, options) {
+  async _getMany(keys, options) {
     const list = await this.#view(options).getMany(packKeys(keys), POOL)
     return unpackValues(list, keys.length, decoder(options.valueEncoding))
   }
 
-  async _has (key, options) {
+  async _has(key, options) {
     return this.#view(options).has(key, POOL)
   }
 
-  async _hasMany (keys, options) {
+  async _hasMany(keys, options) {
     const list = await this.#view(options).hasMany(packKeys(keys), POOL)
     return Array.from(list, (byte) => byte === 1)
   }
 
-  #write (pack, options) {
+  #write(pack, options) {
     return this.#db[kStore].write(pack, { durability: options.sync ? 'full' : undefined })
   }
 
-  async _put (key, value, options) {
+  async _put(key, value, options) {
     return this.#write((packer) => packer.put(this.#db[kId], key, value), options)
   }
 
-  async _del (key, options) {
+  async _del(key, options) {
     return this.#write((packer) => packer.delete(this.#db[kId], key), options)
   }
 
-  async _batch (operations, options) {
+  async _batch(operations, options) {
     const family = this.#db[kId]
     return this.#write((packer) => {
       for (const operation of operations) {
@@ -126,11 +132,11 @@ class PerigeeLevel extends AbstractLevel {
     }, options)
   }
 
-  _chainedBatch () {
+  _chainedBatch() {
     return new ChainedBatch(this)
   }
 
-  async _clear (options) {
+  async _clear(options) {
     if (options.limit === -1 && options.snapshot == null) {
       if (isEmpty(options)) return
       return this.#db.deleteRange(bounds(options), { durability: syncOf(options) })
@@ -145,19 +151,22 @@ class PerigeeLevel extends AbstractLevel {
         const keys = []
         ended = unpackEntries(list, (b, key, value) => keys.push(b.subarray(key, value)))
         left -= keys.length
-        await this._batch(keys.map((key) => ({ type: 'del', key })), options)
+        await this._batch(
+          keys.map((key) => ({ type: 'del', key })),
+          options
+        )
       }
     } finally {
       scan.close()
     }
   }
 
-  _iterator (options) {
+  _iterator(options) {
     // Before the iterator is created, because its constructor attaches it to the database.
     return new Iterator(this, options, this.#scan(options))
   }
 
-  #scan (options) {
+  #scan(options) {
     let flags = native.STRICT_SEEK
     if (options.reverse) flags |= native.REVERSE
     if (!options.values) flags |= native.NO_VALUES
@@ -171,13 +180,13 @@ class PerigeeLevel extends AbstractLevel {
     }
   }
 
-  _snapshot (options) {
+  _snapshot(options) {
     return new Snapshot(options, this.#db)
   }
 }
 
 /** Returns the options of `Database.open`. */
-function openOptions (options) {
+function openOptions(options) {
   if (options.multithreading) {
     throw invalid('multithreading: only one thread can open a database')
   }
@@ -202,28 +211,28 @@ function openOptions (options) {
 }
 
 /** Gives an error the code that users of Level expect; the original error is its cause. */
-function translate (error) {
+function translate(error) {
   const code = LEVEL_CODES[error.code]
   return code === undefined ? error : new LevelError(code, error)
 }
 
 class LevelError extends Error {
-  constructor (code, cause) {
+  constructor(code, cause) {
     super(cause.message, { cause })
     this.code = code
   }
 }
 
-function syncOf (options) {
+function syncOf(options) {
   return options.sync ? 'full' : undefined
 }
 
-function bounds ({ gt, gte, lt, lte }) {
+function bounds({ gt, gte, lt, lte }) {
   return { gt, gte, lt, lte }
 }
 
 // True if no key can be in the range. The engine rejects deletes of such ranges.
-function isEmpty ({ gt, gte, lt, lte }) {
+function isEmpty({ gt, gte, lt, lte }) {
   const [lower, upper] = [gte ?? gt, lte ?? lt]
   if (lower === undefined || upper === undefined) return false
   const order = Buffer.compare(Buffer.from(lower), Buffer.from(upper))
@@ -231,20 +240,20 @@ function isEmpty ({ gt, gte, lt, lte }) {
 }
 
 // Buffers are views, too.
-function decoder (encoding) {
+function decoder(encoding) {
   return encoding === 'utf8' ? decoders.utf8 : decoders.buffer
 }
 
 class Snapshot extends AbstractSnapshot {
   #native
 
-  constructor (options, db) {
+  constructor(options, db) {
     super(options)
     this.#native = db.snapshot()
     this[kSnapshotView] = this.#native[kView]
   }
 
-  async _close () {
+  async _close() {
     this.#native.closeSync()
   }
 }
@@ -252,25 +261,25 @@ class Snapshot extends AbstractSnapshot {
 class ChainedBatch extends AbstractChainedBatch {
   #operations = []
 
-  constructor (db) {
+  constructor(db) {
     super(db, { add: true })
   }
 
-  _add (operation) {
+  _add(operation) {
     this.#operations.push(operation)
   }
 
-  _clear () {
+  _clear() {
     this.#operations = []
   }
 
-  async _write (options) {
+  async _write(options) {
     return this.db._batch(this.#operations, options)
   }
 }
 
 class AbortError extends Error {
-  constructor (cause) {
+  constructor(cause) {
     super('The iterator was aborted by its signal', { cause })
     this.name = 'AbortError'
     this.code = 'LEVEL_ABORTED'
@@ -290,7 +299,7 @@ class Iterator extends AbstractIterator {
   #first = true
   #ended = false
 
-  constructor (db, options, scan) {
+  constructor(db, options, scan) {
     super(db, options)
     this.#scan = scan
     this.#decodeKey = decoder(options.keyEncoding)
@@ -301,19 +310,21 @@ class Iterator extends AbstractIterator {
   }
 
   // Reads entries, and returns them.
-  async #read (count) {
+  async #read(count) {
     if (this.#ended) return []
     const list = await this.#scan.read(count, READ_AHEAD_BYTES, POOL)
     if (this.#signal?.aborted) throw new AbortError(this.#signal.reason)
     const items = []
-    this.#ended = unpackEntries(list, (b, k, v, end) => items.push([
-      this.#keys ? this.#decodeKey(b, k, v) : undefined,
-      this.#values ? this.#decodeValue(b, v, end) : undefined
-    ]))
+    this.#ended = unpackEntries(list, (b, k, v, end) =>
+      items.push([
+        this.#keys ? this.#decodeKey(b, k, v) : undefined,
+        this.#values ? this.#decodeValue(b, v, end) : undefined
+      ])
+    )
     return items
   }
 
-  async _next () {
+  async _next() {
     if (this.#next === this.#items.length) {
       // Often only one entry is wanted, at first or after a seek.
       const count = this.#first ? 1 : Math.min(READ_AHEAD_COUNT, this.limit - this.count)
@@ -324,7 +335,7 @@ class Iterator extends AbstractIterator {
     return this.#items[this.#next++]
   }
 
-  async _nextv (size) {
+  async _nextv(size) {
     this.#first = false
     if (this.#next < this.#items.length) {
       const items = this.#items.slice(this.#next, this.#next + size)
@@ -334,7 +345,7 @@ class Iterator extends AbstractIterator {
     return this.#read(size)
   }
 
-  _seek (target) {
+  _seek(target) {
     this.#scan?.seek(target)
     this.#items = []
     this.#next = 0
@@ -342,7 +353,7 @@ class Iterator extends AbstractIterator {
     this.#ended = false
   }
 
-  async _close () {
+  async _close() {
     this.#items = []
     this.#next = 0
     this.#scan?.close()

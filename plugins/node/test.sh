@@ -1,5 +1,6 @@
 #!/bin/sh
-# Packs the package, installs the tarball in a new project, and runs all tests there. Needs the native module (build.sh).
+# Packs the package, installs the tarball in a new project, and runs all tests and examples there.
+# Needs the native module (build.sh).
 set -eu
 cd "$(dirname "$0")"
 here=$PWD
@@ -11,10 +12,15 @@ cd "$project"
 npm init -y > /dev/null
 npm install --silent --no-audit --no-fund "./$tarball" tape@5 typescript@5 @types/node@20
 cp -r "$here/test" "$here/examples" "$here/README.md" .
-echo "== node $(node --version), installed in $project: $(du -sh node_modules/perigeedb | cut -f1)"
+size=$(du -sh node_modules/perigeedb | cut -f1)
+echo "== node $(node --version), installed in $project: $size"
 node --test test/*.test.mjs
 echo "== suite of abstract-level $(node -p 'require("abstract-level/package.json").version')"
-npx --no-install tape test/level.cjs > level.tap || { grep -A 12 '^not ok' level.tap; tail -4 level.tap; exit 1; }
+if ! npx --no-install tape test/level.cjs > level.tap; then
+    grep -A 12 '^not ok' level.tap
+    tail -4 level.tap
+    exit 1
+fi
 tail -4 level.tap
 for example in examples/*.mjs; do
     echo "== $example"

@@ -22,7 +22,10 @@ console.log(`${operations} operations, ${bytes} bytes on disk`)
 
 const backups = path.join(dir, 'backups')
 await db.backup(backups)
-console.log('backups:', (await listBackups(backups)).map((b) => b.generation))
+console.log(
+  'backups:',
+  (await listBackups(backups)).map((b) => b.generation)
+)
 await restoreBackup(backups, path.join(dir, 'restored.db'))
 const restored = await Database.open(path.join(dir, 'restored.db'), { valueEncoding: 'json' })
 console.log('restored:', await restored.get('session 1'))

@@ -14,7 +14,7 @@ const db = await Database.open(path.join(dir, 'bank.db'), {
 })
 await db.batch(['alice', 'bob', 'carol'].map((key) => ({ type: 'put', key, value: 100 })))
 
-async function transfer (from, to, amount) {
+async function transfer(from, to, amount) {
   return db.transaction(async (txn) => {
     const [source, target] = await txn.getMany([from, to])
     if (source < amount) return false
@@ -35,7 +35,10 @@ const transfers = Array.from({ length: 200 }, () => {
 // A snapshot in the middle of the transfers sees all of a transfer or nothing of it.
 const snapshot = db.snapshot()
 const balances = await snapshot.values().all()
-console.log('total in a snapshot:', balances.reduce((a, b) => a + b))
+console.log(
+  'total in a snapshot:',
+  balances.reduce((a, b) => a + b)
+)
 await snapshot.close()
 
 const done = (await Promise.all(transfers)).filter(Boolean).length

@@ -28,7 +28,7 @@ class RangeIterator {
   #generation = 0
 
   /** `scan`: the native iterator; `kind`: 'entries', 'keys' or 'values'. */
-  constructor (scan, kind, encodings, limit, store) {
+  constructor(scan, kind, encodings, limit, store) {
     this.#native = scan
     this.#store = store
     this.#left = checkLimit(limit)
@@ -41,19 +41,19 @@ class RangeIterator {
     }[kind]
   }
 
-  #assertOpen () {
+  #assertOpen() {
     if (this.#native === null) throw closed('the iterator is closed: create another one')
   }
 
   // The number of entries that the next read should return.
-  #nextCount (wanted) {
+  #nextCount(wanted) {
     const count = Math.min(wanted ?? this.#count, this.#left)
     this.#count = Math.min(this.#count * 2, COUNT_MAX)
     return count
   }
 
   // Takes over the entries of a packed list.
-  #accept (list) {
+  #accept(list) {
     const items = []
     const ended = unpackEntries(list, (b, k, v, end) => items.push(this.#decode(b, k, v, end)))
     this.#items = items
@@ -63,17 +63,17 @@ class RangeIterator {
   }
 
   // No more entries: releases the native iterator, unless a seek may follow.
-  #end () {
+  #end() {
     this.#ended = true
     if (!this.#seekable || this.#left === 0) this.#release()
   }
 
-  #release () {
+  #release() {
     this.#native?.close()
     this.#native = null
   }
 
-  async #fetch (wanted) {
+  async #fetch(wanted) {
     const generation = this.#generation
     try {
       const count = this.#nextCount(wanted)
@@ -86,12 +86,12 @@ class RangeIterator {
     }
   }
 
-  get #available () {
+  get #available() {
     return this.#next < this.#items.length
   }
 
   /** Returns the next element, as `{ value, done }`. Calls may overlap. */
-  async next () {
+  async next() {
     while (!this.#available) {
       if (this.#ended || this.#left === 0) return { value: undefined, done: true }
       this.#assertOpen()
@@ -102,7 +102,7 @@ class RangeIterator {
   }
 
   /** Returns the next element, as `{ value, done }`, without a promise. */
-  nextSync () {
+  nextSync() {
     while (!this.#available) {
       if (this.#ended || this.#left === 0) return { value: undefined, done: true }
       this.#assertOpen()
@@ -113,7 +113,7 @@ class RangeIterator {
   }
 
   /** Returns up to `size` elements; an empty array at the end. */
-  async nextBatch (size) {
+  async nextBatch(size) {
     if (!Number.isInteger(size) || size < 1) {
       throw invalid(`the size must be an integer of at least 1, not ${describe(size)} ${size}`)
     }
@@ -134,7 +134,7 @@ class RangeIterator {
   }
 
   /** Returns all remaining elements, and closes the iterator. */
-  async all () {
+  async all() {
     try {
       const all = []
       while (true) {
@@ -148,12 +148,12 @@ class RangeIterator {
   }
 
   /** Returns all remaining elements without a promise, and closes the iterator. */
-  allSync () {
+  allSync() {
     return [...this]
   }
 
   /** Continues with the first entry of the range at or after `key`, in the order of the scan. */
-  seek (key) {
+  seek(key) {
     this.#assertOpen()
     this.#native.seek(key)
     this.#generation++
@@ -166,12 +166,12 @@ class RangeIterator {
   }
 
   /** Closes the iterator. A read that is running finishes first. */
-  async close () {
+  async close() {
     this.closeSync()
   }
 
   /** Same as `close`, without a promise. */
-  closeSync () {
+  closeSync() {
     this.#generation++
     this.#items = []
     this.#next = 0
@@ -180,16 +180,16 @@ class RangeIterator {
   }
 
   /** Ends a `for await` loop early. */
-  async return (value) {
+  async return(value) {
     this.closeSync()
     return { value, done: true }
   }
 
-  [Symbol.asyncIterator] () {
+  [Symbol.asyncIterator]() {
     return this
   }
 
-  * [Symbol.iterator] () {
+  *[Symbol.iterator]() {
     try {
       while (true) {
         const { value, done } = this.nextSync()
@@ -202,7 +202,7 @@ class RangeIterator {
   }
 }
 
-function checkLimit (limit) {
+function checkLimit(limit) {
   if (limit === undefined || limit === null || limit === -1) return Infinity
   if ((Number.isInteger(limit) && limit >= 0) || limit === Infinity) return limit
   throw invalid(`the limit must be an integer of at least 0, not ${describe(limit)} ${limit}`)

@@ -24,9 +24,10 @@ for (const name of names) {
 }
 
 if (native === null) {
-  const why = errors.length > 0
-    ? `cannot load its native module: ${errors.map((e) => e.message).join('; ')}`
-    : `has no native module for ${process.platform}-${process.arch} (${names[0]})`
+  const why =
+    errors.length > 0
+      ? `cannot load its native module: ${errors.map((e) => e.message).join('; ')}`
+      : `has no native module for ${process.platform}-${process.arch} (${names[0]})`
   const hint = 'build it from source with plugins/node/build.sh of the Perigee repository'
   throw new Error(`perigeedb ${why}; ${hint}`)
 }

@@ -7,7 +7,7 @@ const { invalid, describe } = require('./errors')
 
 const ENCODINGS = ['buffer', 'utf8', 'json']
 
-function checkObject (options, what) {
+function checkObject(options, what) {
   if (options === undefined || options === null) return {}
   if (typeof options !== 'object' || Array.isArray(options)) {
     throw invalid(`${what} must be an object, not ${describe(options)}`)
@@ -15,15 +15,18 @@ function checkObject (options, what) {
   return options
 }
 
-function formatString (text) {
+function formatString(text) {
   return JSON.stringify(text).replaceAll('\u007f', '\\u007f')
 }
 
-function formatValue (name, value) {
+function formatValue(name, value) {
   switch (typeof value) {
-    case 'string': return formatString(value)
-    case 'boolean': return String(value)
-    case 'bigint': return String(value)
+    case 'string':
+      return formatString(value)
+    case 'boolean':
+      return String(value)
+    case 'bigint':
+      return String(value)
     case 'number':
       if (Number.isSafeInteger(value)) return String(value)
   }
@@ -33,7 +36,7 @@ function formatValue (name, value) {
 }
 
 /** Returns the lines of an options file. Names in camel case become names in snake case. */
-function toLines (options, without = []) {
+function toLines(options, without = []) {
   let lines = ''
   for (const [name, value] of Object.entries(options)) {
     if (value === undefined || without.includes(name)) continue
@@ -45,7 +48,7 @@ function toLines (options, without = []) {
 }
 
 /** Returns the text of an options file for the options of `Database.open`. */
-function databaseText (options) {
+function databaseText(options) {
   let text = '[database]\n' + toLines(options, ['families', ...ENCODING_OPTIONS])
   for (const [name, family] of Object.entries(checkObject(options.families, 'families'))) {
     const own = checkObject(family, `the options of the column family ${name}`)
@@ -57,12 +60,12 @@ function databaseText (options) {
 const ENCODING_OPTIONS = ['keyEncoding', 'valueEncoding']
 
 /** Returns the lines of an options file for the options of a column family. */
-function familyLines (options) {
+function familyLines(options) {
   return toLines(checkObject(options, 'the options'), ENCODING_OPTIONS)
 }
 
 /** Returns the encodings in `options`, or else those of `defaults`. */
-function encodings (options, defaults) {
+function encodings(options, defaults) {
   const keys = options?.keyEncoding ?? defaults.keys
   const values = options?.valueEncoding ?? defaults.values
   if (keys !== 'buffer' && keys !== 'utf8') {

@@ -27,15 +27,15 @@ class Packer {
   length = 0
 
   /** Returns what was added; valid until the next change of the packer. */
-  bytes () {
+  bytes() {
     return this.#buffer.subarray(0, this.length)
   }
 
-  get reusable () {
+  get reusable() {
     return this.#buffer.length <= REUSED_BYTES_MAX
   }
 
-  #reserve (count) {
+  #reserve(count) {
     const needed = this.length + count
     if (needed <= this.#buffer.length) return
     const larger = Buffer.allocUnsafeSlow(Math.max(needed, this.#buffer.length * 2))
@@ -43,7 +43,7 @@ class Packer {
     this.#buffer = larger
   }
 
-  #setU32 (at, value) {
+  #setU32(at, value) {
     const buffer = this.#buffer
     buffer[at] = value
     buffer[at + 1] = value >>> 8
@@ -51,24 +51,24 @@ class Packer {
     buffer[at + 3] = value >>> 24
   }
 
-  u8 (value) {
+  u8(value) {
     this.#reserve(1)
     this.#buffer[this.length++] = value
   }
 
-  u32 (value) {
+  u32(value) {
     this.#reserve(4)
     this.#setU32(this.length, value)
     this.length += 4
   }
 
-  f64 (value) {
+  f64(value) {
     this.#reserve(8)
     this.length = this.#buffer.writeDoubleLE(value, this.length)
   }
 
   /** Adds the length and the bytes of a string (as UTF-8) or of a view of an ArrayBuffer. */
-  data (value, what) {
+  data(value, what) {
     if (typeof value === 'string') {
       const most = value.length > LONG_STRING ? Buffer.byteLength(value) : value.length * 3
       this.#reserve(4 + most)
@@ -85,23 +85,23 @@ class Packer {
   }
 
   /** Adds the code of an operation and the id of its column family. */
-  operation (code, family) {
+  operation(code, family) {
     this.u8(code)
     this.u32(family)
   }
 
-  put (family, key, value) {
+  put(family, key, value) {
     this.operation(OP.PUT, family)
     this.data(key, 'key')
     this.data(value, 'value')
   }
 
-  delete (family, key) {
+  delete(family, key) {
     this.operation(OP.DELETE, family)
     this.data(key, 'key')
   }
 
-  #bound (inclusive, exclusive) {
+  #bound(inclusive, exclusive) {
     const key = inclusive ?? exclusive
     if (key === undefined || key === null) {
       this.u8(0)
@@ -113,7 +113,7 @@ class Packer {
   }
 
   /** Adds a key range. `gte` and `lte` take precedence over `gt` and `lt`. */
-  range (options) {
+  range(options) {
     const prefix = options.prefix
     if (prefix !== undefined && prefix !== null) {
       for (const name of ['gt', 'gte', 'lt', 'lte']) {
@@ -128,7 +128,7 @@ class Packer {
     this.#bound(options.lte, options.lt)
   }
 
-  #prefix (prefix) {
+  #prefix(prefix) {
     const first = typeof prefix === 'string' ? Buffer.from(prefix) : toBytes(prefix, 'prefix')
     // The first key after all keys with the prefix: the last byte that is not 255, plus one.
     let length = first.length
@@ -141,21 +141,19 @@ class Packer {
 }
 
 /** Returns a view of an ArrayBuffer as bytes. */
-function toBytes (value, what) {
+function toBytes(value, what) {
   if (value instanceof Uint8Array) return value
   if (ArrayBuffer.isView(value)) {
     return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
   }
-  throw invalid(
-    `the ${what} must be a string, a Buffer or a Uint8Array, not ${describe(value)}`
-  )
+  throw invalid(`the ${what} must be a string, a Buffer or a Uint8Array, not ${describe(value)}`)
 }
 
 // One packer for calls that pass its bytes on at once: the native module copies them.
 const scratch = new Packer()
 
 /** Calls `pack` with an empty packer and returns its bytes; valid until the next call. */
-function packed (pack) {
+function packed(pack) {
   const packer = scratch.reusable ? scratch : new Packer()
   packer.length = 0
   pack(packer)
@@ -163,7 +161,7 @@ function packed (pack) {
 }
 
 /** Returns a packed list of keys; valid until the next call. */
-function packKeys (keys) {
+function packKeys(keys) {
   if (!Array.isArray(keys)) throw invalid(`the keys must be an array, not ${describe(keys)}`)
   return packed((packer) => {
     for (const key of keys) packer.data(key, 'key')
@@ -171,12 +169,12 @@ function packKeys (keys) {
 }
 
 /** Returns a packed key range; valid until the next call. */
-function packRange (options) {
+function packRange(options) {
   return packed((packer) => packer.range(options))
 }
 
 /** Returns the values of a packed list; `decode` gets the buffer, start and end of each. */
-function unpackValues (buffer, count, decode) {
+function unpackValues(buffer, count, decode) {
   const values = new Array(count)
   let at = 0
   for (let i = 0; i < count; i++) {
@@ -196,7 +194,7 @@ function unpackValues (buffer, count, decode) {
  * Calls `add(buffer, key start, value start, value end)` for each entry of a packed list. Returns
  * true if the scan has ended.
  */
-function unpackEntries (buffer, add) {
+function unpackEntries(buffer, add) {
   let at = 1
   while (at < buffer.length) {
     const keyLength = buffer.readUInt32LE(at)
@@ -216,5 +214,12 @@ const decoders = {
 }
 
 module.exports = {
-  OP, Packer, packed, packKeys, packRange, unpackValues, unpackEntries, decoders
+  OP,
+  Packer,
+  packed,
+  packKeys,
+  packRange,
+  unpackValues,
+  unpackEntries,
+  decoders
 }

@@ -15,7 +15,7 @@ class Group {
   ends = []
   settle = []
 
-  constructor (packer, durability) {
+  constructor(packer, durability) {
     this.packer = packer
     this.durability = durability
   }
@@ -34,15 +34,15 @@ class WriteQueue {
   #idle = []
 
   /** `database`: the native database. */
-  constructor (database) {
+  constructor(database) {
     this.#database = database
   }
 
-  #assertOpen () {
+  #assertOpen() {
     if (this.#closed) throw closed('the database is closed: open it again')
   }
 
-  #group (durability) {
+  #group(durability) {
     const open = this.#open
     if (open !== null && open.durability === durability && open.packer.length < GROUP_BYTES_MAX) {
       return open
@@ -56,7 +56,7 @@ class WriteQueue {
   }
 
   /** Adds the operations that `pack` adds to a packer; they are committed atomically. */
-  write (pack, durability) {
+  write(pack, durability) {
     this.#assertOpen()
     const group = this.#group(durability)
     // Also if `pack` fails: a group must not stay in the queue.
@@ -69,26 +69,32 @@ class WriteQueue {
       throw e
     }
     group.ends.push(group.packer.length)
-    return new Promise((resolve, reject) => { group.settle.push(resolve, reject) })
+    return new Promise((resolve, reject) => {
+      group.settle.push(resolve, reject)
+    })
   }
 
   /** Calls `start`, which returns a promise, between the writes before and after this call. */
-  call (start) {
+  call(start) {
     this.#assertOpen()
     this.#open = null
     this.#schedule()
-    return new Promise((resolve, reject) => { this.#waiting.push({ start, resolve, reject }) })
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ start, resolve, reject })
+    })
   }
 
   /** Takes no further writes, and waits for those that were accepted. */
-  close () {
+  close() {
     this.#closed = true
     if (!this.#running && this.#waiting.length === 0) return Promise.resolve()
-    return new Promise((resolve) => { this.#idle.push(resolve) })
+    return new Promise((resolve) => {
+      this.#idle.push(resolve)
+    })
   }
 
   // After the current synchronous code, so that its writes are committed together.
-  #schedule () {
+  #schedule() {
     if (this.#running || this.#scheduled) return
     this.#scheduled = true
     queueMicrotask(() => {
@@ -97,7 +103,7 @@ class WriteQueue {
     })
   }
 
-  async #run () {
+  async #run() {
     this.#running = true
     while (this.#waiting.length > 0) {
       const next = this.#waiting.shift()
@@ -109,7 +115,7 @@ class WriteQueue {
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 
-  async #start ({ start, resolve, reject }) {
+  async #start({ start, resolve, reject }) {
     try {
       resolve(await start())
     } catch (e) {
@@ -117,13 +123,16 @@ class WriteQueue {
     }
   }
 
-  async #commit (group) {
+  async #commit(group) {
     const { packer, ends, settle, durability } = group
     if (ends.length === 0) return
     let errors
     try {
       const promise = this.#database.write(
-        packer.bytes(), Uint32Array.from(ends), durability, native.POOL
+        packer.bytes(),
+        Uint32Array.from(ends),
+        durability,
+        native.POOL
       )
       // The native module has copied the bytes.
       if (packer.reusable) this.#spare = packer

@@ -21,7 +21,7 @@ const kEncodings = Symbol('perigeedb.encodings')
 const kDatabase = Symbol('perigeedb.database')
 
 class Reads {
-  constructor (view, store, encodings, database) {
+  constructor(view, store, encodings, database) {
     // Not enumerable: they are not for printing.
     const define = (key, value) => Object.defineProperty(this, key, { value })
     define(kView, view)
@@ -31,7 +31,7 @@ class Reads {
     define(kDatabase, database ?? this)
   }
 
-  async #run (call) {
+  async #run(call) {
     try {
       return await this[kStore].run(call)
     } catch (e) {
@@ -40,57 +40,57 @@ class Reads {
   }
 
   // Whether the native module creates strings, and the conversion of a single value.
-  #text (values) {
+  #text(values) {
     return values !== 'buffer'
   }
 
-  #encodingsFor (options) {
+  #encodingsFor(options) {
     return options === undefined ? this[kEncodings] : checkEncodings(options, this[kEncodings])
   }
 
-  async get (key, options) {
+  async get(key, options) {
     const { values } = this.#encodingsFor(options)
     const text = this.#text(values)
     const value = await this.#run(() => this[kView].get(key, text, POOL))
     return values === 'json' && value !== undefined ? JSON.parse(value) : value
   }
 
-  getSync (key, options) {
+  getSync(key, options) {
     const { values } = this.#encodingsFor(options)
     const value = this[kView].get(key, this.#text(values), SYNC)
     return values === 'json' && value !== undefined ? JSON.parse(value) : value
   }
 
-  async getMany (keys, options) {
+  async getMany(keys, options) {
     const { values } = this.#encodingsFor(options)
     const list = await this.#run(() => this[kView].getMany(packKeys(keys), POOL))
     return unpackValues(list, keys.length, decoders[values])
   }
 
-  getManySync (keys, options) {
+  getManySync(keys, options) {
     const { values } = this.#encodingsFor(options)
     const list = this[kView].getMany(packKeys(keys), SYNC)
     return unpackValues(list, keys.length, decoders[values])
   }
 
-  async has (key) {
+  async has(key) {
     return this.#run(() => this[kView].has(key, POOL))
   }
 
-  hasSync (key) {
+  hasSync(key) {
     return this[kView].has(key, SYNC)
   }
 
-  async hasMany (keys) {
+  async hasMany(keys) {
     const list = await this.#run(() => this[kView].hasMany(packKeys(keys), POOL))
     return Array.from(list, (byte) => byte === 1)
   }
 
-  hasManySync (keys) {
+  hasManySync(keys) {
     return Array.from(this[kView].hasMany(packKeys(keys), SYNC), (byte) => byte === 1)
   }
 
-  #withTtl (found, values) {
+  #withTtl(found, values) {
     if (found === undefined) return undefined
     const at = found.readDoubleLE(0)
     const expiresAt = Number.isNaN(at) ? null : new Date(at)
@@ -98,18 +98,18 @@ class Reads {
     return { value: decoders[values](found, 8, found.length), expiresAt, ttl }
   }
 
-  async getWithTtl (key, options) {
+  async getWithTtl(key, options) {
     const { values } = this.#encodingsFor(options)
     const found = await this.#run(() => this[kView].getWithExpiry(key, POOL))
     return this.#withTtl(found, values)
   }
 
-  getWithTtlSync (key, options) {
+  getWithTtlSync(key, options) {
     const { values } = this.#encodingsFor(options)
     return this.#withTtl(this[kView].getWithExpiry(key, SYNC), values)
   }
 
-  #scan (options, kind) {
+  #scan(options, kind) {
     options = checkObject(options, 'the range')
     const encodings = this.#encodingsFor(options)
     let flags = options.reverse ? native.REVERSE : 0
@@ -119,51 +119,51 @@ class Reads {
     return new RangeIterator(scan, kind, encodings, options.limit, this[kStore])
   }
 
-  range (options) {
+  range(options) {
     return this.#scan(options, 'entries')
   }
 
-  keys (options) {
+  keys(options) {
     return this.#scan(options, 'keys')
   }
 
-  values (options) {
+  values(options) {
     return this.#scan(options, 'values')
   }
 
-  [Symbol.asyncIterator] () {
+  [Symbol.asyncIterator]() {
     return this.range()
   }
 
-  async first (options) {
+  async first(options) {
     return (await this.range({ ...options, limit: 1 }).nextBatch(1))[0]
   }
 
-  firstSync (options) {
+  firstSync(options) {
     return this.range({ ...options, limit: 1 }).nextSync().value
   }
 
-  async last (options) {
+  async last(options) {
     return this.first({ ...options, reverse: !options?.reverse })
   }
 
-  lastSync (options) {
+  lastSync(options) {
     return this.firstSync({ ...options, reverse: !options?.reverse })
   }
 
-  async count (options) {
+  async count(options) {
     options = checkObject(options, 'the range')
     return this.#run(() => this[kView].count(packRange(options), POOL))
   }
 
-  countSync (options) {
+  countSync(options) {
     return this[kView].count(packRange(checkObject(options, 'the range')), SYNC)
   }
 }
 
 /** Adds the writes. */
 class ReadsAndWrites extends Reads {
-  async #write (pack, options) {
+  async #write(pack, options) {
     try {
       await this[kStore].write(pack, options)
     } catch (e) {
@@ -172,7 +172,7 @@ class ReadsAndWrites extends Reads {
   }
 
   // Adds a put with the options `ttl` and `expiresAt` to a packer.
-  #packPut (packer, key, value, options) {
+  #packPut(packer, key, value, options) {
     const bytes = encodeValue(value, this.#values(options))
     const id = this[kId]
     const { ttl, expiresAt } = options ?? {}
@@ -186,19 +186,19 @@ class ReadsAndWrites extends Reads {
     packer.data(bytes, 'value')
   }
 
-  #values (options) {
+  #values(options) {
     return options?.valueEncoding === undefined
       ? this[kEncodings].values
       : checkEncodings(options, this[kEncodings]).values
   }
 
-  #packMerge (packer, key, operand) {
+  #packMerge(packer, key, operand) {
     packer.operation(OP.MERGE, this[kId])
     packer.data(key, 'key')
     packer.data(operand, 'operand')
   }
 
-  #packDeleteRange (packer, options) {
+  #packDeleteRange(packer, options) {
     const { gt, gte, lt, lte, prefix } = checkObject(options, 'the range')
     if (prefix !== undefined && prefix !== null) {
       packer.operation(OP.DELETE_PREFIX, this[kId])
@@ -209,40 +209,40 @@ class ReadsAndWrites extends Reads {
     }
   }
 
-  async put (key, value, options) {
+  async put(key, value, options) {
     return this.#write((packer) => this.#packPut(packer, key, value, options), options)
   }
 
-  putSync (key, value, options) {
+  putSync(key, value, options) {
     this[kStore].writeSync((packer) => this.#packPut(packer, key, value, options), options)
   }
 
-  async delete (key, options) {
+  async delete(key, options) {
     return this.#write((packer) => packer.delete(this[kId], key), options)
   }
 
-  deleteSync (key, options) {
+  deleteSync(key, options) {
     this[kStore].writeSync((packer) => packer.delete(this[kId], key), options)
   }
 
-  async merge (key, operand, options) {
+  async merge(key, operand, options) {
     return this.#write((packer) => this.#packMerge(packer, key, operand), options)
   }
 
-  mergeSync (key, operand, options) {
+  mergeSync(key, operand, options) {
     this[kStore].writeSync((packer) => this.#packMerge(packer, key, operand), options)
   }
 
-  async deleteRange (range, options) {
+  async deleteRange(range, options) {
     return this.#write((packer) => this.#packDeleteRange(packer, range), options)
   }
 
-  deleteRangeSync (range, options) {
+  deleteRangeSync(range, options) {
     this[kStore].writeSync((packer) => this.#packDeleteRange(packer, range), options)
   }
 
   // Adds an operation of a batch to a packer.
-  #packOperation (packer, operation) {
+  #packOperation(packer, operation) {
     if (typeof operation !== 'object' || operation === null) {
       throw invalid(`an operation of a batch must be an object, not ${describe(operation)}`)
     }
@@ -259,11 +259,13 @@ class ReadsAndWrites extends Reads {
       case 'deleteRange':
         return target.#packDeleteRange(packer, operation)
     }
-    throw invalid("the type of an operation must be 'put', 'delete', 'merge' or 'deleteRange', " +
-      `not ${JSON.stringify(operation.type) ?? describe(operation.type)}`)
+    throw invalid(
+      "the type of an operation must be 'put', 'delete', 'merge' or 'deleteRange', " +
+        `not ${JSON.stringify(operation.type) ?? describe(operation.type)}`
+    )
   }
 
-  #packBatch (operations) {
+  #packBatch(operations) {
     if (typeof operations?.[Symbol.iterator] !== 'function' || typeof operations === 'string') {
       throw invalid(`the operations must be an array, not ${describe(operations)}`)
     }
@@ -272,16 +274,16 @@ class ReadsAndWrites extends Reads {
     }
   }
 
-  batch (operations, options) {
+  batch(operations, options) {
     if (operations === undefined) return new WriteBatch(this)
     return this.#batch(operations, options)
   }
 
-  async #batch (operations, options) {
+  async #batch(operations, options) {
     return this.#write(this.#packBatch(operations), options)
   }
 
-  batchSync (operations, options) {
+  batchSync(operations, options) {
     this[kStore].writeSync(this.#packBatch(operations), options)
   }
 }
@@ -291,54 +293,54 @@ class WriteBatch {
   #target
   #operations = []
 
-  constructor (target) {
+  constructor(target) {
     this.#target = target
   }
 
-  get length () {
+  get length() {
     return this.#operations.length
   }
 
-  put (key, value, options) {
+  put(key, value, options) {
     this.#operations.push({ ...options, type: 'put', key, value })
     return this
   }
 
-  delete (key, options) {
+  delete(key, options) {
     this.#operations.push({ ...options, type: 'delete', key })
     return this
   }
 
-  merge (key, value, options) {
+  merge(key, value, options) {
     this.#operations.push({ ...options, type: 'merge', key, value })
     return this
   }
 
-  deleteRange (range, options) {
+  deleteRange(range, options) {
     this.#operations.push({ ...options, ...range, type: 'deleteRange' })
     return this
   }
 
-  clear () {
+  clear() {
     this.#operations = []
     return this
   }
 
-  async write (options) {
+  async write(options) {
     return this.#target.batch(this.#operations, options)
   }
 
-  writeSync (options) {
+  writeSync(options) {
     this.#target.batchSync(this.#operations, options)
   }
 }
 
-function number (name, value) {
+function number(name, value) {
   if (typeof value === 'number' && value >= 0) return value
   throw invalid(`${name} must be a number of milliseconds of at least 0, not ${describe(value)}`)
 }
 
-function encodeValue (value, encoding) {
+function encodeValue(value, encoding) {
   if (encoding !== 'json') return value
   const text = JSON.stringify(value)
   if (text === undefined) throw invalid(`${describe(value)} cannot be stored as JSON`)
@@ -346,5 +348,13 @@ function encodeValue (value, encoding) {
 }
 
 module.exports = {
-  Reads, ReadsAndWrites, WriteBatch, encodeValue, kView, kId, kStore, kEncodings, kDatabase
+  Reads,
+  ReadsAndWrites,
+  WriteBatch,
+  encodeValue,
+  kView,
+  kId,
+  kStore,
+  kEncodings,
+  kDatabase
 }

@@ -16,34 +16,36 @@ class TransactionStore {
   conflict = false
 
   /** `transaction`: the native transaction. */
-  constructor (transaction) {
+  constructor(transaction) {
     this.#transaction = transaction
   }
 
-  get ended () {
+  get ended() {
     return this.#ended !== null
   }
 
-  assertActive () {
+  assertActive() {
     if (this.#ended !== null) {
       throw closed(`the transaction has ended with a ${this.#ended}: begin another one`)
     }
   }
 
-  end (how) {
+  end(how) {
     this.assertActive()
     this.#ended = how
   }
 
-  run (call) {
+  run(call) {
     this.assertActive()
     return this.enqueue(call)
   }
 
-  async enqueue (call) {
+  async enqueue(call) {
     const before = this.#last
     let done
-    this.#last = new Promise((resolve) => { done = resolve })
+    this.#last = new Promise((resolve) => {
+      done = resolve
+    })
     await before
     try {
       return await call()
@@ -55,11 +57,11 @@ class TransactionStore {
     }
   }
 
-  noteConflict (e) {
+  noteConflict(e) {
     if (e?.code === 'PERIGEE_CONFLICT') this.conflict = true
   }
 
-  async write (pack) {
+  async write(pack) {
     this.assertActive()
     const transaction = this.#transaction
     // Copied: the transaction may be busy, and the caller may reuse the buffers.
@@ -67,12 +69,12 @@ class TransactionStore {
     return this.enqueue(() => transaction.write(list, transaction.waitMode))
   }
 
-  writeSync (pack) {
+  writeSync(pack) {
     this.assertActive()
     this.sync(() => this.#transaction.write(packed(pack), SYNC))
   }
 
-  sync (call) {
+  sync(call) {
     try {
       return call()
     } catch (e) {
@@ -86,16 +88,16 @@ class TransactionStore {
 class TransactionFamily extends ReadsAndWrites {
   #transaction
 
-  constructor (family, transaction, store) {
+  constructor(family, transaction, store) {
     super(transaction.view(family[kView]), store, family[kEncodings], family[kDatabase])
     this.#transaction = transaction
   }
 
-  get name () {
+  get name() {
     return this[kView].name
   }
 
-  async getForUpdate (key, options) {
+  async getForUpdate(key, options) {
     const { values } = this[kEncodings]
     const lock = options?.lock ?? 'exclusive'
     const value = await this[kStore].run(() => {
@@ -105,7 +107,7 @@ class TransactionFamily extends ReadsAndWrites {
     return values === 'json' && value !== undefined ? JSON.parse(value) : value
   }
 
-  getForUpdateSync (key, options) {
+  getForUpdateSync(key, options) {
     const { values } = this[kEncodings]
     const lock = options?.lock ?? 'exclusive'
     this[kStore].assertActive()
@@ -121,7 +123,7 @@ class Transaction extends TransactionFamily {
   #store
   #database
 
-  constructor (database, transaction) {
+  constructor(database, transaction) {
     const store = new TransactionStore(transaction)
     super(database, transaction, store)
     this.#native = transaction
@@ -130,54 +132,54 @@ class Transaction extends TransactionFamily {
   }
 
   /** Returns a column family, given by object or name, as seen by the transaction. */
-  family (family) {
+  family(family) {
     return new TransactionFamily(this.#database.resolve(family), this.#native, this.#store)
   }
 
   /** The number of writes. */
-  get length () {
+  get length() {
     return this.#native.length()
   }
 
-  get ended () {
+  get ended() {
     return this.#store.ended
   }
 
-  async commit (options) {
+  async commit(options) {
     this.#store.end('commit')
     const durability = options?.durability
     return this.#store.enqueue(() => this.#native.commit(durability, native.POOL))
   }
 
-  commitSync (options) {
+  commitSync(options) {
     this.#store.end('commit')
     this.#store.sync(() => this.#native.commit(options?.durability, SYNC))
   }
 
-  async rollback () {
+  async rollback() {
     if (!this.#store.ended) this.#store.end('rollback')
     return this.#store.enqueue(() => this.#native.rollback(native.POOL))
   }
 
-  rollbackSync () {
+  rollbackSync() {
     if (!this.#store.ended) this.#store.end('rollback')
     this.#native.rollback(SYNC)
   }
 
-  async savepoint (name) {
+  async savepoint(name) {
     return this.#store.run(() => this.#native.savepoint(name, native.POOL))
   }
 
-  async rollbackTo (name) {
+  async rollbackTo(name) {
     return this.#store.run(() => this.#native.rollbackTo(name, native.POOL))
   }
 
-  async releaseSavepoint (name) {
+  async releaseSavepoint(name) {
     return this.#store.run(() => this.#native.releaseSavepoint(name, native.POOL))
   }
 
   /** True if an operation or the commit has failed with a conflict. */
-  get hadConflict () {
+  get hadConflict() {
     return this.#store.conflict
   }
 }
@@ -188,7 +190,7 @@ class Snapshot extends Reads {
   #database
   #open = true
 
-  constructor (database, snapshot) {
+  constructor(database, snapshot) {
     const store = { run: (call) => call() }
     super(snapshot.view(database[kView]), store, database[kEncodings], database[kDatabase])
     this.#native = snapshot
@@ -196,26 +198,26 @@ class Snapshot extends Reads {
   }
 
   /** Returns a column family, given by object or name, as of the snapshot. */
-  family (family) {
+  family(family) {
     const live = this.#database.resolve(family)
     const view = this.#native.view(live[kView])
     return new Reads(view, this[kStore], live[kEncodings], live[kDatabase])
   }
 
-  get sequence () {
+  get sequence() {
     return this.#native.sequence()
   }
 
-  get isOpen () {
+  get isOpen() {
     return this.#open
   }
 
-  closeSync () {
+  closeSync() {
     this.#open = false
     this.#native.close()
   }
 
-  async close () {
+  async close() {
     this.closeSync()
   }
 }

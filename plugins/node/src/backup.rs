@@ -19,12 +19,7 @@ pub fn list_backups(env: Env, dir: String, mode: u32) -> napi::Result<Reply> {
 
 /// Verifies a backup directory; returns JSON.
 #[napi]
-pub fn verify_backup(
-    env: Env,
-    dir: String,
-    number: Option<f64>,
-    mode: u32,
-) -> napi::Result<Reply> {
+pub fn verify_backup(env: Env, dir: String, number: Option<f64>, mode: u32) -> napi::Result<Reply> {
     task::run(env, mode, move || to_json(&BackupDir::open(dir).verify(generation(number))?))
 }
 

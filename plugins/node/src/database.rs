@@ -1,5 +1,6 @@
 //! The database: open, close, writes, column families, maintenance.
 
+use crate::error;
 use crate::operations;
 use crate::options::{NativeTxnOptions, durability, family_options};
 use crate::snapshot::NativeSnapshot;
@@ -8,7 +9,6 @@ use crate::task::{self, Reply};
 use crate::transaction::NativeTransaction;
 use crate::value::Output;
 use crate::view::NativeView;
-use crate::error;
 use napi::Env;
 use napi::bindgen_prelude::{Uint8ArraySlice, Uint32ArraySlice};
 use napi_derive::napi;

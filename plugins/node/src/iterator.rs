@@ -114,10 +114,7 @@ impl ScanCell {
     fn with<R>(&self, use_scan: impl FnOnce(&mut Scan) -> Result<R>) -> Result<R> {
         let result = match &mut *lock(&self.scan) {
             Some(scan) if !self.closed.load(Ordering::Acquire) => use_scan(scan),
-            _ => Err(Error::new(
-                ErrorKind::Closed,
-                "the iterator is closed: create another one",
-            )),
+            _ => Err(Error::new(ErrorKind::Closed, "the iterator is closed: create another one")),
         };
         // After the lock was released: a `close` from now on succeeds itself.
         if self.closed.load(Ordering::Acquire) {
@@ -174,9 +171,7 @@ impl NativeIterator {
             scan.position = Position::Seek(key.0);
             Ok(Output::Undefined)
         };
-        cell.with(set_position)
-            .map(Reply::Value)
-            .map_err(|e| crate::error::to_js(&env, &e))
+        cell.with(set_position).map(Reply::Value).map_err(|e| crate::error::to_js(&env, &e))
     }
     /// Closes the scan. A read that is running finishes first.
     #[napi]

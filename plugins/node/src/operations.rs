@@ -54,9 +54,7 @@ impl<'a> Operation<'a> {
         match self {
             Operation::Put(key, value) => batch.put(family, key, value),
             Operation::Delete(key) => batch.delete(family, key),
-            Operation::PutWithTtl(key, value, ttl) => {
-                batch.put_with_ttl(family, key, value, *ttl)
-            }
+            Operation::PutWithTtl(key, value, ttl) => batch.put_with_ttl(family, key, value, *ttl),
             Operation::PutUntil(key, value, at) => batch.put_until(family, key, value, *at),
             Operation::Merge(key, operand) => batch.merge(family, key, operand),
             Operation::DeleteRange(range) => batch.delete_range::<&[u8]>(family, range.bounds()),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | keys | `bytes` for each key |
 //! | values | for each key a `u32`, the length, or [`ABSENT`]; then the value |
-//! | entries | `u8`: 1 if the scan has ended; for each entry: `u32` key length, `u32` value length, key, value |
+//! | entries | `u8`: 1 if the scan has ended; each: `u32` key length, `u32` value length, both |
 //! | key range | `u8` kind of the lower bound, `bytes`; `u8` kind of the upper bound, `bytes` |
 //! | operations | for each: `u8` code, `u32` column family, arguments (module `operations`) |
 //!

@@ -97,9 +97,7 @@ impl NativeTransaction {
     /// Sets a savepoint.
     #[napi]
     pub fn savepoint(&self, env: Env, name: String, mode: u32) -> napi::Result<Reply> {
-        self.run(env, mode, move |cell, _| {
-            cell.get()?.savepoint(&name).map(|()| Output::Undefined)
-        })
+        self.run(env, mode, move |cell, _| cell.get()?.savepoint(&name).map(|()| Output::Undefined))
     }
     /// Undoes all writes since a savepoint.
     #[napi]

@@ -108,9 +108,7 @@ impl ToNapiValue for Output {
             Output::Bool(value) => unsafe { ToNapiValue::to_napi_value(raw, value) },
             Output::Number(value) => unsafe { ToNapiValue::to_napi_value(raw, value) },
             Output::Bytes(value) => Ok(BufferSlice::copy_from(&env, &value)?.raw()),
-            Output::Text(value) if value.is_ascii() => {
-                Ok(env.create_string_latin1(&*value)?.raw())
-            }
+            Output::Text(value) if value.is_ascii() => Ok(env.create_string_latin1(&*value)?.raw()),
             Output::Text(value) => Ok(env.create_string(String::from_utf8_lossy(&value))?.raw()),
             Output::Packed(list) if list.len() < HAND_OVER_BYTES_MIN => {
                 Ok(BufferSlice::copy_from(&env, list)?.raw())

@@ -85,15 +85,13 @@ impl View {
         }))
     }
     fn scan(&self, range: KeyRange, flags: u32) -> Result<NativeIterator> {
-        let cursor = read!(self, |source| {
-            Readable::cursor_within::<&[u8]>(source, range.bounds())
-        })?;
+        let cursor =
+            read!(self, |source| { Readable::cursor_within::<&[u8]>(source, range.bounds()) })?;
         Ok(NativeIterator::new(cursor, range, flags, Arc::clone(&self.shared)))
     }
     fn count(&self, range: &KeyRange) -> Result<u64> {
-        let mut cursor = read!(self, |source| {
-            Readable::cursor_within::<&[u8]>(source, range.bounds())
-        })?;
+        let mut cursor =
+            read!(self, |source| { Readable::cursor_within::<&[u8]>(source, range.bounds()) })?;
         cursor.seek_to_first()?;
         let mut count = 0;
         while cursor.is_valid() {
@@ -156,23 +154,13 @@ impl NativeView {
     }
     /// Returns the values of packed keys as a packed list.
     #[napi]
-    pub fn get_many(
-        &self,
-        env: Env,
-        keys: Uint8ArraySlice<'_>,
-        mode: u32,
-    ) -> napi::Result<Reply> {
+    pub fn get_many(&self, env: Env, keys: Uint8ArraySlice<'_>, mode: u32) -> napi::Result<Reply> {
         let keys = keys.to_vec();
         self.run(env, mode, move |view| Ok(Output::Packed(view.get_many(&keys)?)))
     }
     /// Returns a byte for each packed key: 1 if it exists, else 0.
     #[napi]
-    pub fn has_many(
-        &self,
-        env: Env,
-        keys: Uint8ArraySlice<'_>,
-        mode: u32,
-    ) -> napi::Result<Reply> {
+    pub fn has_many(&self, env: Env, keys: Uint8ArraySlice<'_>, mode: u32) -> napi::Result<Reply> {
         let keys = keys.to_vec();
         self.run(env, mode, move |view| Ok(Output::Packed(view.contains_many(&keys)?)))
     }
@@ -205,12 +193,7 @@ impl NativeView {
     }
     /// Estimates the size of a packed key range; returns JSON.
     #[napi]
-    pub fn estimate(
-        &self,
-        env: Env,
-        range: Uint8ArraySlice<'_>,
-        mode: u32,
-    ) -> napi::Result<Reply> {
+    pub fn estimate(&self, env: Env, range: Uint8ArraySlice<'_>, mode: u32) -> napi::Result<Reply> {
         let range = KeyRange::decode(&range).map_err(|e| error::to_js(&env, &e))?;
         self.run(env, mode, move |view| {
             let e = view.family.estimate_range::<&[u8]>(range.bounds())?;

@@ -12,7 +12,12 @@ test('reads and writes with promises and without', async (t) => {
   assert.equal(db.getSync('tide'), 'high')
   assert.equal(await db.get('sun'), undefined)
   assert.equal(db.getSync('sun'), undefined)
-  assert.deepEqual(await db.getMany(['tide', 'sun', 'moon', 'tide']), ['high', undefined, 'full', 'high'])
+  assert.deepEqual(await db.getMany(['tide', 'sun', 'moon', 'tide']), [
+    'high',
+    undefined,
+    'full',
+    'high'
+  ])
   assert.deepEqual(db.getManySync(['sun', 'moon']), [undefined, 'full'])
   assert.deepEqual(await db.getMany([]), [])
   assert.equal(await db.has('moon'), true)
@@ -62,11 +67,17 @@ test('values can be JSON', async (t) => {
   assert.deepEqual(await db.get('moon'), value)
   assert.deepEqual(db.getSync('moon'), value)
   assert.deepEqual(await db.getMany(['tide', 'none']), [7, undefined])
-  assert.deepEqual(await db.range().all(), [['moon', value], ['tide', 7]])
+  assert.deepEqual(await db.range().all(), [
+    ['moon', value],
+    ['tide', 7]
+  ])
   assert.deepEqual(await db.compareAndSwap('tide', 7, 8), { swapped: true, current: 8 })
   assert.equal(await db.take('tide'), 8)
   await assert.rejects(db.put('none', undefined), code('PERIGEE_INVALID_ARGUMENT', /JSON/))
-  await assert.rejects(db.put('none', () => 1), code('PERIGEE_INVALID_ARGUMENT', /JSON/))
+  await assert.rejects(
+    db.put('none', () => 1),
+    code('PERIGEE_INVALID_ARGUMENT', /JSON/)
+  )
 })
 
 test('values up to megabytes', async (t) => {
@@ -139,10 +150,16 @@ test('bad options are errors that suggest the right name', async () => {
   await assert.rejects(Database.open(newPath(), { blockCache: 1 }), bad(/did you mean/))
   await assert.rejects(Database.open(newPath(), { durability: 'sometimes' }), bad(/durability/))
   await assert.rejects(Database.open(newPath(), { memoryBudget: 1.5 }), bad(/memoryBudget/))
-  await assert.rejects(Database.open(newPath(), { families: { x: { blockBytes: '1 B' } } }), bad(/block_bytes/))
+  await assert.rejects(
+    Database.open(newPath(), { families: { x: { blockBytes: '1 B' } } }),
+    bad(/block_bytes/)
+  )
   await assert.rejects(Database.open(newPath(), { keyEncoding: 'hex' }), bad(/keyEncoding/))
   assert.throws(() => new Database(), bad(/Database.open/))
-  await assert.rejects(Database.open(newPath(), { createIfMissing: false }), code('PERIGEE_NOT_FOUND'))
+  await assert.rejects(
+    Database.open(newPath(), { createIfMissing: false }),
+    code('PERIGEE_NOT_FOUND')
+  )
 })
 
 test('errors are instances of PerigeeError', async () => {
@@ -171,14 +188,17 @@ test('batches are atomic and keep their order', async (t) => {
   assert.deepEqual(await db.range().all(), [['c', '2']])
   db.batchSync([{ type: 'put', key: 'd', value: '3' }])
   batch.clear().put('e', '4').writeSync()
-  await assert.rejects(db.batch([
-    { type: 'put', key: 'f', value: '5' },
-    { type: 'put', key: 'k'.repeat(65_537), value: '' }
-  ]), code('PERIGEE_INVALID_ARGUMENT'))
+  await assert.rejects(
+    db.batch([
+      { type: 'put', key: 'f', value: '5' },
+      { type: 'put', key: 'k'.repeat(65_537), value: '' }
+    ]),
+    code('PERIGEE_INVALID_ARGUMENT')
+  )
   assert.deepEqual(await db.keys().all(), ['c', 'd', 'e'])
 })
 
-test('writes are applied in the order of the calls, and one that fails does not affect others', async (t) => {
+test('writes are applied in order, and one that fails does not affect others', async (t) => {
   const db = await open(t)
   const writes = []
   for (let i = 0; i < 500; i++) writes.push(db.put('last', String(i)))
@@ -186,12 +206,16 @@ test('writes are applied in the order of the calls, and one that fails does not 
   const failed = [
     assert.rejects(db.put('k'.repeat(65_537), ''), invalid),
     assert.rejects(db.put('key', 7), invalid),
-    assert.rejects(db.batch([
-      { type: 'put', key: 'part of a failed batch', value: '' },
-      { type: 'put', key: 'k'.repeat(65_537), value: '' }
-    ]), invalid)
+    assert.rejects(
+      db.batch([
+        { type: 'put', key: 'part of a failed batch', value: '' },
+        { type: 'put', key: 'k'.repeat(65_537), value: '' }
+      ]),
+      invalid
+    )
   ]
-  for (let i = 500; i < 1000; i++) writes.push(db.put('last', String(i), { durability: i % 50 ? 'none' : 'full' }))
+  for (let i = 500; i < 1000; i++)
+    writes.push(db.put('last', String(i), { durability: i % 50 ? 'none' : 'full' }))
   writes.push(db.delete('other'), db.put('other', 'x'), db.deleteRange({ gte: 'other' }))
   await Promise.all(failed)
   await Promise.all(writes)
@@ -200,13 +224,28 @@ test('writes are applied in the order of the calls, and one that fails does not 
 
 test('compareAndSwap and take', async (t) => {
   const db = await open(t)
-  assert.deepEqual(await db.compareAndSwap('leader', null, 'node 1'), { swapped: true, current: 'node 1' })
-  assert.deepEqual(await db.compareAndSwap('leader', null, 'node 2'), { swapped: false, current: 'node 1' })
-  assert.deepEqual(await db.compareAndSwap('none', 'x', 'y'), { swapped: false, current: undefined })
-  assert.deepEqual(await db.compareAndSwap('leader', 'node 1', undefined), { swapped: true, current: undefined })
+  assert.deepEqual(await db.compareAndSwap('leader', null, 'node 1'), {
+    swapped: true,
+    current: 'node 1'
+  })
+  assert.deepEqual(await db.compareAndSwap('leader', null, 'node 2'), {
+    swapped: false,
+    current: 'node 1'
+  })
+  assert.deepEqual(await db.compareAndSwap('none', 'x', 'y'), {
+    swapped: false,
+    current: undefined
+  })
+  assert.deepEqual(await db.compareAndSwap('leader', 'node 1', undefined), {
+    swapped: true,
+    current: undefined
+  })
   await db.put('job', '1')
   const takers = await Promise.all(Array.from({ length: 20 }, () => db.take('job')))
-  assert.deepEqual(takers.filter((v) => v !== undefined), ['1'])
+  assert.deepEqual(
+    takers.filter((v) => v !== undefined),
+    ['1']
+  )
 })
 
 test('the CommonJS entry point has the same exports', async () => {
@@ -215,5 +254,8 @@ test('the CommonJS entry point has the same exports', async () => {
   const cjs = require('perigeedb')
   assert.deepEqual(Object.keys(esm).sort(), Object.keys(cjs).sort())
   assert.equal(esm.Database, cjs.Database)
-  assert.equal((await import('perigeedb/level')).PerigeeLevel, require('perigeedb/level').PerigeeLevel)
+  assert.equal(
+    (await import('perigeedb/level')).PerigeeLevel,
+    require('perigeedb/level').PerigeeLevel
+  )
 })

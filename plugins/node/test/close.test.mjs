@@ -14,31 +14,72 @@ test('every handle gives PERIGEE_CLOSED after close', async (t) => {
   const db = await open(t)
   const family = await db.createFamily('logs')
   await db.put('a', '1')
-  const [snapshot, txn, scan, batch] = [db.snapshot(), db.begin(), db.range(), db.batch().put('a', '2')]
+  const [snapshot, txn, scan, batch] = [
+    db.snapshot(),
+    db.begin(),
+    db.range(),
+    db.batch().put('a', '2')
+  ]
   await txn.put('a', '3')
   await db.close()
   await db.close()
   assert.equal(db.isOpen, false)
   const calls = [
-    () => db.get('a'), () => db.put('a', '1'), () => db.delete('a'), () => db.getMany(['a']),
-    () => db.has('a'), () => db.first(), () => db.count(), () => db.batch([]), () => batch.write(),
-    () => db.deleteRange({}), () => db.createFamily('x'), () => db.dropFamily('logs'),
-    () => db.flush(), () => db.compact(), () => db.sync(), () => db.verify(), () => db.stats(),
-    () => db.metrics(), () => db.backup(newPath()), () => db.checkpoint(newPath()),
-    () => db.transaction(() => 1), () => db.compareAndSwap('a', null, 'b'), () => db.take('a'),
-    () => db.estimate(), () => db.waitIdle(), () => db.purge(), () => db.getWithTtl('a'),
-    () => family.get('a'), () => family.put('a', '1'), () => family.flush(), () => family.stats(),
-    () => snapshot.get('a'), () => txn.get('a'), () => txn.put('a', '1'), () => scan.next(),
+    () => db.get('a'),
+    () => db.put('a', '1'),
+    () => db.delete('a'),
+    () => db.getMany(['a']),
+    () => db.has('a'),
+    () => db.first(),
+    () => db.count(),
+    () => db.batch([]),
+    () => batch.write(),
+    () => db.deleteRange({}),
+    () => db.createFamily('x'),
+    () => db.dropFamily('logs'),
+    () => db.flush(),
+    () => db.compact(),
+    () => db.sync(),
+    () => db.verify(),
+    () => db.stats(),
+    () => db.metrics(),
+    () => db.backup(newPath()),
+    () => db.checkpoint(newPath()),
+    () => db.transaction(() => 1),
+    () => db.compareAndSwap('a', null, 'b'),
+    () => db.take('a'),
+    () => db.estimate(),
+    () => db.waitIdle(),
+    () => db.purge(),
+    () => db.getWithTtl('a'),
+    () => family.get('a'),
+    () => family.put('a', '1'),
+    () => family.flush(),
+    () => family.stats(),
+    () => snapshot.get('a'),
+    () => txn.get('a'),
+    () => txn.put('a', '1'),
+    () => scan.next(),
     () => txn.commit()
   ]
   for (const call of calls) {
     await assert.rejects(async () => call(), closed, String(call))
   }
   const syncCalls = [
-    () => db.getSync('a'), () => db.putSync('a', '1'), () => db.range(), () => db.snapshot(),
-    () => db.begin(), () => db.families(), () => db.family('logs'), () => db.syncSync(),
-    () => db.firstSync(), () => db.batchSync([]), () => family.getSync('a'), () => snapshot.range(),
-    () => txn.getSync('a'), () => scan.nextSync()
+    () => db.getSync('a'),
+    () => db.putSync('a', '1'),
+    () => db.range(),
+    () => db.snapshot(),
+    () => db.begin(),
+    () => db.families(),
+    () => db.family('logs'),
+    () => db.syncSync(),
+    () => db.firstSync(),
+    () => db.batchSync([]),
+    () => family.getSync('a'),
+    () => snapshot.range(),
+    () => txn.getSync('a'),
+    () => scan.nextSync()
   ]
   for (const call of syncCalls) assert.throws(call, closed, String(call))
   await snapshot.close()
@@ -60,43 +101,67 @@ test('close waits for the writes that were accepted', async () => {
   await again.close()
 })
 
-test('closing during reads, scans, writes and transactions is safe', { timeout: 120_000 }, async () => {
-  for (let round = 0; round < 15; round++) {
-    const path = newPath()
-    const db = await Database.open(path, { durability: 'none' })
-    await db.batch(Array.from({ length: 5000 }, (_, i) => ({ type: 'put', key: String(i), value: 'x'.repeat(100) })))
-    if (round % 3 === 0) await db.flush()
-    let ended = 0
-    const until = async (work) => {
-      try {
-        for (;;) await work()
-      } catch (e) {
-        assert.equal(e.code, 'PERIGEE_CLOSED')
-        ended++
+test(
+  'closing during reads, scans, writes and transactions is safe',
+  { timeout: 120_000 },
+  async () => {
+    for (let round = 0; round < 15; round++) {
+      const path = newPath()
+      const db = await Database.open(path, { durability: 'none' })
+      await db.batch(
+        Array.from({ length: 5000 }, (_, i) => ({
+          type: 'put',
+          key: String(i),
+          value: 'x'.repeat(100)
+        }))
+      )
+      if (round % 3 === 0) await db.flush()
+      let ended = 0
+      const until = async (work) => {
+        try {
+          for (;;) await work()
+        } catch (e) {
+          assert.equal(e.code, 'PERIGEE_CLOSED')
+          ended++
+        }
       }
+      const workers = [
+        until(() => db.get('77')),
+        until(() => db.getMany(['1', '2', '3'])),
+        until(() => db.range().all()),
+        until(async () => {
+          for await (const [key] of db.range({ reverse: true })) key.toString()
+        }),
+        until(() => db.put('w', 'x')),
+        until(() => db.batch([{ type: 'put', key: 'b', value: 'x' }])),
+        until(() =>
+          db.transaction(async (txn) => {
+            await txn.put('t', String(await txn.count()))
+          })
+        ),
+        until(async () => {
+          const s = db.snapshot()
+          await s.get('1')
+          await s.close()
+        }),
+        until(() => db.flush()),
+        until(async () => {
+          db.getSync('5')
+          db.putSync('6', 'x')
+          await sleep(0)
+        })
+      ]
+      await sleep(round * 7)
+      if (round % 2) await db.close()
+      else db.closeSync()
+      await Promise.all(workers)
+      assert.equal(ended, workers.length)
+      const again = await Database.open(path)
+      assert.ok(await again.has('4999'))
+      await again.close()
     }
-    const workers = [
-      until(() => db.get('77')),
-      until(() => db.getMany(['1', '2', '3'])),
-      until(() => db.range().all()),
-      until(async () => { for await (const [key] of db.range({ reverse: true })) key.toString() }),
-      until(() => db.put('w', 'x')),
-      until(() => db.batch([{ type: 'put', key: 'b', value: 'x' }])),
-      until(() => db.transaction(async (txn) => { await txn.put('t', String(await txn.count())) })),
-      until(async () => { const s = db.snapshot(); await s.get('1'); await s.close() }),
-      until(() => db.flush()),
-      until(async () => { db.getSync('5'); db.putSync('6', 'x'); await sleep(0) })
-    ]
-    await sleep(round * 7)
-    if (round % 2) await db.close()
-    else db.closeSync()
-    await Promise.all(workers)
-    assert.equal(ended, workers.length)
-    const again = await Database.open(path)
-    assert.ok(await again.has('4999'))
-    await again.close()
   }
-})
+)
 
 test('close ends waits for locks', { timeout: 30_000 }, async (t) => {
   const db = await open(t)
@@ -111,7 +176,9 @@ test('close ends waits for locks', { timeout: 30_000 }, async (t) => {
 
 test('closing an iterator or snapshot during a read of it is safe', async (t) => {
   const db = await open(t)
-  await db.batch(Array.from({ length: 20_000 }, (_, i) => ({ type: 'put', key: String(i), value: 'x' })))
+  await db.batch(
+    Array.from({ length: 20_000 }, (_, i) => ({ type: 'put', key: String(i), value: 'x' }))
+  )
   for (let i = 0; i < 50; i++) {
     const snapshot = db.snapshot()
     const [scan, of] = [db.range(), snapshot.range()]
@@ -121,7 +188,10 @@ test('closing an iterator or snapshot during a read of it is safe', async (t) =>
     for (const result of await Promise.allSettled(reads)) {
       if (result.status === 'rejected') assert.equal(result.reason.code, 'PERIGEE_CLOSED')
     }
-    await assert.rejects(async () => { const { done } = await scan.next(); if (done) throw Object.assign(new Error('done'), closed) }, closed)
+    await assert.rejects(async () => {
+      const { done } = await scan.next()
+      if (done) throw Object.assign(new Error('done'), closed)
+    }, closed)
   }
 })
 
@@ -164,7 +234,9 @@ test('garbage collection closes what was forgotten', async () => {
       for (let attempt = 0; attempt < 200 && opened === null; attempt++) {
         globalThis.gc()
         await sleep(20)
-        try { opened = await Database.open(path) } catch (e) { if (e.code !== 'PERIGEE_LOCKED') throw e }
+        try { opened = await Database.open(path) } catch (e) {
+          if (e.code !== 'PERIGEE_LOCKED') throw e
+        }
       }
       if (opened === null) throw new Error('still locked')
       if (!(await opened.has('a')) || await opened.has('b')) throw new Error('wrong data')
@@ -172,7 +244,7 @@ test('garbage collection closes what was forgotten', async () => {
     }
     // Many iterators and snapshots that nobody closes.
     const db = await Database.open(path, { durability: 'none' })
-    await db.batch(Array.from({ length: 1000 }, (_, i) => ({ type: 'put', key: String(i), value: 'x' })))
+    for (let i = 0; i < 1000; i++) await db.put(String(i), 'x')
     for (let i = 0; i < 20_000; i++) {
       db.range().nextSync()
       db.snapshot().getSync('5')
@@ -187,11 +259,15 @@ test('garbage collection closes what was forgotten', async () => {
     await db.close()
     console.log('collected')
   `
-  const { stdout } = await run(process.execPath, ['--expose-gc', '--input-type=module', '-e', program], { cwd: import.meta.dirname })
+  const { stdout } = await run(
+    process.execPath,
+    ['--expose-gc', '--input-type=module', '-e', program],
+    { cwd: import.meta.dirname }
+  )
   assert.match(stdout, /collected/)
 })
 
-test('a second open, in this or another process, is PERIGEE_LOCKED; read-only is possible', async (t) => {
+test('a second open is PERIGEE_LOCKED, here and in another process; read-only is possible', async (t) => {
   const path = newPath()
   const db = await Database.open(path)
   t.after(() => db.close())
@@ -207,7 +283,9 @@ test('a second open, in this or another process, is PERIGEE_LOCKED; read-only is
     console.log(JSON.stringify([error.code, String(await db.get('a')), write.code]))
     await db.close()
   `
-  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: import.meta.dirname })
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: import.meta.dirname
+  })
   assert.deepEqual(JSON.parse(stdout), ['PERIGEE_LOCKED', '1', 'PERIGEE_READ_ONLY'])
 })
 
@@ -221,7 +299,10 @@ test('acknowledged writes survive a killed process', async () => {
       console.log(i)
     }
   `
-  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { cwd: import.meta.dirname, stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: import.meta.dirname,
+    stdio: ['ignore', 'pipe', 'inherit']
+  })
   let text = ''
   child.stdout.on('data', (data) => {
     text += data
@@ -243,33 +324,48 @@ test('a process that does not close its database ends', async () => {
     db.range().nextSync()
     console.log('end of the program')
   `
-  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], { cwd: import.meta.dirname, timeout: 30_000 })
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', program], {
+    cwd: import.meta.dirname,
+    timeout: 30_000
+  })
   assert.match(stdout, /end/)
 })
 
-test('a database can be used in a worker, and the worker be terminated at any time', { timeout: 60_000 }, async () => {
-  const { Worker } = await import('node:worker_threads')
-  const source = `
+test(
+  'a database can be used in a worker, and the worker be terminated at any time',
+  { timeout: 60_000 },
+  async () => {
+    const { Worker } = await import('node:worker_threads')
+    const source = `
     const { workerData, parentPort } = require('node:worker_threads')
     const { Database } = require('perigeedb')
     Database.open(workerData, { durability: 'none' }).then(async (db) => {
       parentPort.postMessage('open')
       for (let i = 0; ; i++) {
-        await Promise.all([db.put(String(i), 'x'), db.get('5'), db.range().all(), db.transaction((txn) => txn.put('t', 'x'))])
+        await Promise.all([
+          db.put(String(i), 'x'), db.get('5'), db.range().all(),
+          db.transaction((txn) => txn.put('t', 'x'))
+        ])
       }
     })
   `
-  for (let i = 0; i < 5; i++) {
-    const path = newPath()
-    const worker = new Worker(source, { eval: true, workerData: path })
-    await once(worker, 'message')
-    await sleep(20 + i * 15)
-    await worker.terminate()
-    let db = null
-    for (let attempt = 0; attempt < 100 && db === null; attempt++) {
-      try { db = await Database.open(path) } catch (e) { assert.equal(e.code, 'PERIGEE_LOCKED'); await sleep(50) }
+    for (let i = 0; i < 5; i++) {
+      const path = newPath()
+      const worker = new Worker(source, { eval: true, workerData: path })
+      await once(worker, 'message')
+      await sleep(20 + i * 15)
+      await worker.terminate()
+      let db = null
+      for (let attempt = 0; attempt < 100 && db === null; attempt++) {
+        try {
+          db = await Database.open(path)
+        } catch (e) {
+          assert.equal(e.code, 'PERIGEE_LOCKED')
+          await sleep(50)
+        }
+      }
+      assert.ok(db !== null, 'the database of a worker that has ended is still open')
+      await db.close()
     }
-    assert.ok(db !== null, 'the database of a worker that has ended is still open')
-    await db.close()
   }
-})
+)

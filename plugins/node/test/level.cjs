@@ -14,7 +14,7 @@ let count = 0
 
 suite({
   test,
-  factory (options) {
+  factory(options) {
     return new PerigeeLevel(path.join(root, String(++count)), options)
   }
 })

@@ -48,7 +48,12 @@ test('options of other packages and of Perigee', async () => {
 test('clear of empty ranges deletes nothing', async () => {
   const db = new PerigeeLevel(newPath())
   await db.batch(['a', 'b', 'c'].map((key) => ({ type: 'put', key, value: '' })))
-  for (const range of [{ gt: 'b', lt: 'b' }, { gte: 'b', lt: 'b' }, { gt: 'b', lte: 'b' }, { gt: 'c', lt: 'a' }]) {
+  for (const range of [
+    { gt: 'b', lt: 'b' },
+    { gte: 'b', lt: 'b' },
+    { gt: 'b', lte: 'b' },
+    { gt: 'c', lt: 'a' }
+  ]) {
     await db.clear(range)
     assert.equal((await db.keys().all()).length, 3, JSON.stringify(range))
   }
@@ -59,7 +64,13 @@ test('clear of empty ranges deletes nothing', async () => {
 
 test('a clear with a limit deletes more entries than one read returns', async () => {
   const db = new PerigeeLevel(newPath())
-  await db.batch(Array.from({ length: 30_000 }, (_, i) => ({ type: 'put', key: String(i).padStart(5, '0'), value: 'x' })))
+  await db.batch(
+    Array.from({ length: 30_000 }, (_, i) => ({
+      type: 'put',
+      key: String(i).padStart(5, '0'),
+      value: 'x'
+    }))
+  )
   await db.clear({ limit: 25_000, reverse: true })
   const keys = await db.keys().all()
   assert.equal(keys.length, 5000)
@@ -74,11 +85,20 @@ test('a clear with a limit deletes more entries than one read returns', async ()
 
 test('iterators read ahead correctly around seeks and mixed reads', async () => {
   const db = new PerigeeLevel(newPath(), { valueEncoding: 'json' })
-  await db.batch(Array.from({ length: 5000 }, (_, i) => ({ type: 'put', key: String(i).padStart(5, '0'), value: i })))
+  await db.batch(
+    Array.from({ length: 5000 }, (_, i) => ({
+      type: 'put',
+      key: String(i).padStart(5, '0'),
+      value: i
+    }))
+  )
   const it = db.iterator({ limit: 4000 })
   assert.deepEqual(await it.next(), ['00000', 0])
   assert.deepEqual(await it.next(), ['00001', 1])
-  assert.deepEqual((await it.nextv(3)).map((e) => e[1]), [2, 3, 4])
+  assert.deepEqual(
+    (await it.nextv(3)).map((e) => e[1]),
+    [2, 3, 4]
+  )
   it.seek('01000')
   assert.deepEqual(await it.next(), ['01000', 1000])
   assert.equal((await it.all()).length, 4000 - 6)

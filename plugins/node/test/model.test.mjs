@@ -22,7 +22,8 @@ test('agrees with a Map', { timeout: 300_000 }, async (t) => {
   const key = () => `k${String(below(400)).padStart(3, '0')}`
   const value = () => 'v'.repeat(below(10) === 0 ? below(5000) : below(50)) + below(1e6)
   const sorted = (map) => [...map].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
-  const inRange = (k, { gte, lt }) => (gte === undefined || k >= gte) && (lt === undefined || k < lt)
+  const inRange = (k, { gte, lt }) =>
+    (gte === undefined || k >= gte) && (lt === undefined || k < lt)
   const range = () => {
     const [a, b] = [key(), key()].sort()
     return [{}, { gte: a }, { lt: b }, { gte: a, lt: b }][below(4)]
@@ -47,7 +48,10 @@ test('agrees with a Map', { timeout: 300_000 }, async (t) => {
     assert.equal(await reads.get(k), map.get(k))
     assert.equal(reads.hasSync(k), map.has(k))
     const some = [key(), key(), key()]
-    assert.deepEqual(await reads.getMany(some), some.map((each) => map.get(each)))
+    assert.deepEqual(
+      await reads.getMany(some),
+      some.map((each) => map.get(each))
+    )
     const bounds = range()
     const want = sorted(map).filter(([each]) => inRange(each, bounds))
     const reverse = below(2) === 0
@@ -57,7 +61,9 @@ test('agrees with a Map', { timeout: 300_000 }, async (t) => {
   const steps = Number(process.env.MODEL_STEPS ?? 4000)
   for (let step = 0; step < steps; step++) {
     switch (below(14)) {
-      case 0: case 1: case 2: {
+      case 0:
+      case 1:
+      case 2: {
         const [k, v] = [key(), value()]
         below(2) ? await db.put(k, v) : db.putSync(k, v)
         model.set(k, v)
@@ -69,7 +75,8 @@ test('agrees with a Map', { timeout: 300_000 }, async (t) => {
         model.delete(k)
         break
       }
-      case 4: case 5:
+      case 4:
+      case 5:
         await write(db, model)
         break
       case 6: {

@@ -4,16 +4,18 @@ import { code, open } from './common.mjs'
 
 const keys = Array.from({ length: 3000 }, (_, i) => String(i * 2).padStart(5, '0'))
 
-async function filled (t) {
+async function filled(t) {
   const db = await open(t)
   await db.batch(keys.map((key) => ({ type: 'put', key, value: `v${key}` })))
   return db
 }
 
-function expected ({ gt, gte, lt, lte, reverse, limit = Infinity }) {
-  const selected = keys.filter((k) =>
-    (gte !== undefined ? k >= gte : gt === undefined || k > gt) &&
-    (lte !== undefined ? k <= lte : lt === undefined || k < lt))
+function expected({ gt, gte, lt, lte, reverse, limit = Infinity }) {
+  const selected = keys.filter(
+    (k) =>
+      (gte !== undefined ? k >= gte : gt === undefined || k > gt) &&
+      (lte !== undefined ? k <= lte : lt === undefined || k < lt)
+  )
   if (reverse) selected.reverse()
   return selected.slice(0, limit).map((k) => [k, `v${k}`])
 }
@@ -24,7 +26,12 @@ test('ranges in both directions, with every combination of bounds and limits', a
   let count = 0
   for (const lower of bounds) {
     for (const upper of bounds) {
-      for (const kinds of [['gt', 'lt'], ['gte', 'lte'], ['gt', 'lte'], ['gte', 'lt']]) {
+      for (const kinds of [
+        ['gt', 'lt'],
+        ['gte', 'lte'],
+        ['gt', 'lte'],
+        ['gte', 'lt']
+      ]) {
         for (const reverse of [false, true]) {
           const limit = [undefined, 0, 1, 17, 1500][count++ % 5]
           const range = { [kinds[0]]: lower, [kinds[1]]: upper, reverse, limit }
@@ -32,8 +39,16 @@ test('ranges in both directions, with every combination of bounds and limits', a
           const name = JSON.stringify(range)
           assert.deepEqual(await db.range(range).all(), want, name)
           assert.deepEqual([...db.range(range)], want, name)
-          assert.deepEqual(await db.keys(range).all(), want.map((e) => e[0]), name)
-          assert.deepEqual(db.values(range).allSync(), want.map((e) => e[1]), name)
+          assert.deepEqual(
+            await db.keys(range).all(),
+            want.map((e) => e[0]),
+            name
+          )
+          assert.deepEqual(
+            db.values(range).allSync(),
+            want.map((e) => e[1]),
+            name
+          )
         }
       }
     }
@@ -48,14 +63,19 @@ test('for await, and leaving the loop early', async (t) => {
     seen.push(key)
     if (seen.length === 100) break
   }
-  assert.deepEqual(seen, expected({ gte: '01000', reverse: true, limit: 100 }).map((e) => e[0]))
+  assert.deepEqual(
+    seen,
+    expected({ gte: '01000', reverse: true, limit: 100 }).map((e) => e[0])
+  )
   let count = 0
   for await (const [key, value] of db) {
     assert.equal(value, `v${key}`)
     count++
   }
   assert.equal(count, keys.length)
-  const loop = async () => { for await (const _ of db.range()) throw new Error('mine') }
+  const loop = async () => {
+    for await (const _ of db.range()) throw new Error('mine')
+  }
   await assert.rejects(loop, /mine/)
 })
 
@@ -66,7 +86,10 @@ test('prefixes', async (t) => {
   for (const prefix of [[], [1], [1, 255], [255], [255, 255], [3]]) {
     const want = all.filter((key) => prefix.every((byte, i) => key[i] === byte))
     const got = await db.keys({ prefix: Uint8Array.from(prefix) }).all()
-    assert.deepEqual(got.map((key) => [...key]), want)
+    assert.deepEqual(
+      got.map((key) => [...key]),
+      want
+    )
   }
   await db.deleteRange({ prefix: Uint8Array.of(1) })
   assert.equal(await db.count(), 6)
@@ -89,7 +112,10 @@ test('seeks, in both directions, and after the end', async (t) => {
   const db = await filled(t)
   const scan = db.range({ lt: '05000' })
   scan.seek('00099')
-  assert.deepEqual(await scan.nextBatch(2), [['00100', 'v00100'], ['00102', 'v00102']])
+  assert.deepEqual(await scan.nextBatch(2), [
+    ['00100', 'v00100'],
+    ['00102', 'v00102']
+  ])
   scan.seek('00010')
   assert.equal((await scan.next()).value[0], '00010')
   scan.seek('04999')
@@ -112,7 +138,10 @@ test('overlapping calls of next return each entry once, in order', async (t) => 
   const db = await filled(t)
   const scan = db.keys()
   const results = await Promise.all(Array.from({ length: keys.length + 5 }, () => scan.next()))
-  assert.deepEqual(results.slice(0, keys.length).map((r) => r.value), keys)
+  assert.deepEqual(
+    results.slice(0, keys.length).map((r) => r.value),
+    keys
+  )
   assert.ok(results.slice(keys.length).every((r) => r.done))
 })
 

@@ -19,8 +19,12 @@ for (const [i, program] of programs.entries()) {
     const cwd = newPath()
     mkdirSync(cwd)
     // Its database is in another directory than the package that it imports.
-    const text = `process.chdir(${JSON.stringify(cwd)})\n` +
-      program.replace(/^import (.*) from '(perigeedb[^']*)'(.*)$/m, "const $1 = await import('$2')$3")
+    const text =
+      `process.chdir(${JSON.stringify(cwd)})\n` +
+      program.replace(
+        /^import (.*) from '(perigeedb[^']*)'(.*)$/m,
+        "const $1 = await import('$2')$3"
+      )
     const options = { cwd: import.meta.dirname }
     const { stdout } = await run(process.execPath, ['--input-type=module', '-e', text], options)
     assert.match(stdout, i === 0 ? /12:31 low\n06:12 high/ : /moon \{ phase: 'full' \}/)

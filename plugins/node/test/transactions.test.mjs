@@ -12,7 +12,10 @@ test('a transaction sees its writes, and others see them after the commit', asyn
   txn.putSync('c', '3')
   await txn.deleteRange({ gte: 'x' })
   assert.equal(txn.length, 4)
-  assert.deepEqual(await txn.range().all(), [['b', '2'], ['c', '3']])
+  assert.deepEqual(await txn.range().all(), [
+    ['b', '2'],
+    ['c', '3']
+  ])
   assert.equal(txn.getSync('b'), '2')
   assert.equal(await txn.has('a'), false)
   assert.deepEqual(await db.keys().all(), ['a'])
@@ -71,55 +74,90 @@ test('an ended transaction gives a clear error', async (t) => {
   }
 })
 
-test('transaction() commits, retries after conflicts, and rolls back after other errors', async (t) => {
+test('transaction() commits, retries conflicts, and rolls back after other errors', async (t) => {
   const db = await open(t, { valueEncoding: 'json' })
   await db.put('counter', 0)
-  const add = () => db.transaction(async (txn) => {
-    const value = await txn.get('counter')
-    await sleep(Math.random() * 3)
-    await txn.put('counter', value + 1)
-    return value + 1
-  })
+  const add = () =>
+    db.transaction(async (txn) => {
+      const value = await txn.get('counter')
+      await sleep(Math.random() * 3)
+      await txn.put('counter', value + 1)
+      return value + 1
+    })
   const results = await Promise.all(Array.from({ length: 40 }, add))
   assert.equal(await db.get('counter'), 40)
-  assert.deepEqual(results.sort((a, b) => a - b), Array.from({ length: 40 }, (_, i) => i + 1))
+  assert.deepEqual(
+    results.sort((a, b) => a - b),
+    Array.from({ length: 40 }, (_, i) => i + 1)
+  )
 
-  await assert.rejects(db.transaction(async (txn) => {
-    await txn.put('counter', -1)
-    throw new Error('mine')
-  }), /mine/)
+  await assert.rejects(
+    db.transaction(async (txn) => {
+      await txn.put('counter', -1)
+      throw new Error('mine')
+    }),
+    /mine/
+  )
   assert.equal(await db.get('counter'), 40)
 
   let attempts = 0
-  await assert.rejects(db.transaction(async (txn) => {
-    attempts++
-    await txn.put('counter', -1)
-    await db.put('counter', 41)
-  }, { attempts: 3 }), code('PERIGEE_CONFLICT'))
+  await assert.rejects(
+    db.transaction(
+      async (txn) => {
+        attempts++
+        await txn.put('counter', -1)
+        await db.put('counter', 41)
+      },
+      { attempts: 3 }
+    ),
+    code('PERIGEE_CONFLICT')
+  )
   assert.equal(attempts, 3)
   assert.equal(await db.transaction((txn) => txn.getSync('counter')), 41)
   await assert.rejects(db.transaction('work'), code('PERIGEE_INVALID_ARGUMENT', /function/))
-  await assert.rejects(db.transaction(() => 1, { isolated: true }), code('PERIGEE_INVALID_ARGUMENT', /unknown option isolated/))
-  await assert.rejects(db.transaction(() => 1, { isolation: 'strict' }), code('PERIGEE_INVALID_ARGUMENT', /serializable/))
-  await assert.rejects(db.transaction(() => 1, { timeout: -1 }), code('PERIGEE_INVALID_ARGUMENT', /timeout/))
+  await assert.rejects(
+    db.transaction(() => 1, { isolated: true }),
+    code('PERIGEE_INVALID_ARGUMENT', /unknown option isolated/)
+  )
+  await assert.rejects(
+    db.transaction(() => 1, { isolation: 'strict' }),
+    code('PERIGEE_INVALID_ARGUMENT', /serializable/)
+  )
+  await assert.rejects(
+    db.transaction(() => 1, { timeout: -1 }),
+    code('PERIGEE_INVALID_ARGUMENT', /timeout/)
+  )
 })
 
 test('work that ends the transaction itself', async (t) => {
   const db = await open(t)
-  await db.transaction(async (txn) => { await txn.put('a', '1'); await txn.rollback() })
+  await db.transaction(async (txn) => {
+    await txn.put('a', '1')
+    await txn.rollback()
+  })
   assert.equal(await db.has('a'), false)
-  await db.transaction(async (txn) => { await txn.put('a', '1'); await txn.commit({ durability: 'full' }) })
+  await db.transaction(async (txn) => {
+    await txn.put('a', '1')
+    await txn.commit({ durability: 'full' })
+  })
   assert.equal(await db.has('a'), true)
 })
 
 test('serializable transactions prevent write skew', async (t) => {
   const db = await open(t)
-  await db.batch([{ type: 'put', key: 'alice', value: 'on call' }, { type: 'put', key: 'bob', value: 'on call' }])
-  const leave = (name) => db.transaction(async (txn) => {
-    const onCall = (await txn.values().all()).filter((v) => v === 'on call').length
-    await sleep(5)
-    if (onCall > 1) await txn.put(name, 'off')
-  }, { isolation: 'serializable' })
+  await db.batch([
+    { type: 'put', key: 'alice', value: 'on call' },
+    { type: 'put', key: 'bob', value: 'on call' }
+  ])
+  const leave = (name) =>
+    db.transaction(
+      async (txn) => {
+        const onCall = (await txn.values().all()).filter((v) => v === 'on call').length
+        await sleep(5)
+        if (onCall > 1) await txn.put(name, 'off')
+      },
+      { isolation: 'serializable' }
+    )
   await Promise.all([leave('alice'), leave('bob')])
   assert.equal((await db.values().all()).filter((v) => v === 'on call').length, 1)
 })
@@ -151,10 +189,13 @@ test('waits for locks do not block the thread pool', async (t) => {
   const holder = db.begin({ pessimistic: true })
   await holder.put('seat', 'alice')
   const waiting = Array.from({ length: 12 }, async (_, i) => {
-    return db.transaction(async (txn) => {
-      const before = await txn.getForUpdate('seat')
-      await txn.put('seat', `${before} ${i}`)
-    }, { pessimistic: true, lockTimeout: 20_000 })
+    return db.transaction(
+      async (txn) => {
+        const before = await txn.getForUpdate('seat')
+        await txn.put('seat', `${before} ${i}`)
+      },
+      { pessimistic: true, lockTimeout: 20_000 }
+    )
   })
   await sleep(50)
   const start = Date.now()
@@ -175,11 +216,15 @@ test('a lock that is not released in time is PERIGEE_BUSY, a deadlock is a confl
   assert.throws(() => other.getForUpdateSync('seat'), code('PERIGEE_BUSY'))
   await other.rollback()
   await holder.rollback()
-  const run = (first, second) => db.transaction(async (txn) => {
-    await txn.put(first, 'x')
-    await sleep(20)
-    await txn.put(second, 'x')
-  }, { pessimistic: true, lockTimeout: 20_000 })
+  const run = (first, second) =>
+    db.transaction(
+      async (txn) => {
+        await txn.put(first, 'x')
+        await sleep(20)
+        await txn.put(second, 'x')
+      },
+      { pessimistic: true, lockTimeout: 20_000 }
+    )
   await Promise.all([run('a', 'b'), run('b', 'a')])
 })
 

@@ -3,7 +3,7 @@
 import perigeedb = require('perigeedb')
 import level = require('perigeedb/level')
 
-export async function use (): Promise<string | undefined> {
+export async function use(): Promise<string | undefined> {
   const db: perigeedb.Database<'utf8', 'utf8'> = perigeedb.Database.openSync('/tmp/x', {
     keyEncoding: 'utf8',
     valueEncoding: 'utf8'

@@ -16,7 +16,11 @@ await db.put('key', 'value', { tll: 1000 })
 // @ts-expect-error an unknown option
 await Database.open('/tmp/x', { blockCache: 1 })
 
-const json = await db.createFamily('json', { keyEncoding: 'utf8', valueEncoding: 'json', compression: 'zstd 3' })
+const json = await db.createFamily('json', {
+  keyEncoding: 'utf8',
+  valueEncoding: 'json',
+  compression: 'zstd 3'
+})
 await json.put('key', { any: ['value'] })
 for await (const [key, value] of json.range({ gte: 'a', lt: 'b', reverse: true, limit: 3 })) {
   const k: string = key
@@ -27,11 +31,14 @@ const scan: RangeIterator<[Buffer, Buffer]> = db.range()
 const batch: [Buffer, Buffer][] = await scan.nextBatch(10)
 scan.seek('b')
 
-const n: number = await db.transaction(async (txn) => {
-  await txn.family(json).put('key', 1)
-  const value: Buffer | undefined = await txn.getForUpdate('key')
-  return 1
-}, { isolation: 'serializable', attempts: 3 })
+const n: number = await db.transaction(
+  async (txn) => {
+    await txn.family(json).put('key', 1)
+    const value: Buffer | undefined = await txn.getForUpdate('key')
+    return 1
+  },
+  { isolation: 'serializable', attempts: 3 }
+)
 // @ts-expect-error an unknown level
 db.begin({ isolation: 'strict' })
 
@@ -54,7 +61,10 @@ try {
   using view = temporary.snapshot()
 }
 
-const level = new PerigeeLevel<string, number>('/tmp/z', { valueEncoding: 'json', perigee: { durability: 'full' } })
+const level = new PerigeeLevel<string, number>('/tmp/z', {
+  valueEncoding: 'json',
+  perigee: { durability: 'full' }
+})
 await level.put('a', 1, { sync: true })
 const one: number | undefined = await level.get('a')
 for await (const [key, value] of level.iterator({ gt: 'a' })) key.concat(String(value + 1))

@@ -5,7 +5,7 @@ const { setTimeout: sleep } = require('node:timers/promises')
 const native = require('./native')
 const { invalid, closed, describe } = require('./errors')
 const { packed, packRange } = require('./packer')
-const { checkObject, databaseText, familyLines, encodings } = require('./options')
+const { checkObject, databaseText, familyLines, encodings, durabilityOf } = require('./options')
 const { WriteQueue } = require('./queue')
 const { ReadsAndWrites, encodeValue, kView, kStore, kEncodings, kDatabase } = require('./reads')
 const { Transaction, Snapshot } = require('./transaction')
@@ -33,13 +33,13 @@ class LiveStore {
   }
 
   write(pack, options) {
-    return this.queue.write(pack, options?.durability)
+    return this.queue.write(pack, durabilityOf(options))
   }
 
   writeSync(pack, options) {
     this.assertOpen()
     const list = packed(pack)
-    this.database.write(list, Uint32Array.of(list.length), options?.durability, SYNC)
+    this.database.write(list, Uint32Array.of(list.length), durabilityOf(options), SYNC)
   }
 
   assertOpen() {
@@ -396,6 +396,14 @@ function txnOptions(options) {
   return result
 }
 
+function generationOf(options) {
+  const generation = options?.generation
+  if (generation === undefined || (Number.isSafeInteger(generation) && generation > 0)) {
+    return generation
+  }
+  throw invalid(`generation must be an integer of at least 1, not ${String(generation)}`)
+}
+
 /** Lists the generations in a backup directory. */
 async function listBackups(dir) {
   return JSON.parse(await native.listBackups(checkPath(dir), POOL))
@@ -403,14 +411,14 @@ async function listBackups(dir) {
 
 /** Reads every byte of a backup directory, or of one generation. */
 async function verifyBackup(dir, options) {
-  return JSON.parse(await native.verifyBackup(checkPath(dir), options?.generation, POOL))
+  return JSON.parse(await native.verifyBackup(checkPath(dir), generationOf(options), POOL))
 }
 
 /** Restores a generation, the newest by default, into a new directory. */
 async function restoreBackup(dir, target, options) {
   checkPath(dir)
   checkPath(target)
-  return JSON.parse(await native.restoreBackup(dir, target, options?.generation, POOL))
+  return JSON.parse(await native.restoreBackup(dir, target, generationOf(options), POOL))
 }
 
 /** Removes all generations but the `keep` newest ones. */

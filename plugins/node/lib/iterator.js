@@ -2,7 +2,7 @@
 
 const native = require('./native')
 const { unpackEntries, decoders } = require('./packer')
-const { invalid, closed, describe } = require('./errors')
+const { PerigeeError, invalid, closed, describe } = require('./errors')
 
 /** Entries of the first read; each read doubles the number. */
 const FIRST_COUNT = 16
@@ -43,6 +43,11 @@ class RangeIterator {
 
   #assertOpen() {
     if (this.#native === null) throw closed('the iterator is closed: create another one')
+  }
+
+  #assertIdle(name) {
+    if (this.#fetching === null) return
+    throw new PerigeeError('PERIGEE_BUSY', `${name}() during a read: await the promise of it first`)
   }
 
   // The number of entries that the next read should return.
@@ -106,7 +111,7 @@ class RangeIterator {
     while (!this.#available) {
       if (this.#ended || this.#left === 0) return { value: undefined, done: true }
       this.#assertOpen()
-      if (this.#fetching !== null) throw invalid('nextSync() during a call of next()')
+      this.#assertIdle('nextSync')
       this.#accept(this.#native.read(this.#nextCount(), BATCH_BYTES, native.SYNC))
     }
     return { value: this.#items[this.#next++], done: false }
@@ -155,12 +160,11 @@ class RangeIterator {
   /** Continues with the first entry of the range at or after `key`, in the order of the scan. */
   seek(key) {
     this.#assertOpen()
+    this.#assertIdle('seek')
     this.#native.seek(key)
-    this.#generation++
     this.#seekable = true
     this.#items = []
     this.#next = 0
-    this.#fetching = null
     this.#ended = false
     this.#count = FIRST_COUNT
   }

@@ -77,4 +77,11 @@ function encodings(options, defaults) {
   return { keys, values }
 }
 
-module.exports = { checkObject, databaseText, familyLines, encodings }
+/** Returns the durability of a write. */
+function durabilityOf(options) {
+  const durability = options?.durability
+  if (durability === undefined || durability === 'full' || durability === 'none') return durability
+  throw invalid(`the durability of a write must be 'full' or 'none', not ${String(durability)}`)
+}
+
+module.exports = { checkObject, databaseText, familyLines, encodings, durabilityOf }

@@ -149,15 +149,21 @@ function toBytes(value, what) {
   throw invalid(`the ${what} must be a string, a Buffer or a Uint8Array, not ${describe(value)}`)
 }
 
-// One packer for calls that pass its bytes on at once: the native module copies them.
-const scratch = new Packer()
+// One packer for calls that pass its bytes on at once: the native module copies them. `null` while
+// it is in use: what is packed can be code of the application (iterables, `toJSON`).
+let scratch = new Packer()
 
 /** Calls `pack` with an empty packer and returns its bytes; valid until the next call. */
 function packed(pack) {
-  const packer = scratch.reusable ? scratch : new Packer()
-  packer.length = 0
-  pack(packer)
-  return packer.bytes()
+  const packer = scratch ?? new Packer()
+  scratch = null
+  try {
+    packer.length = 0
+    pack(packer)
+    return packer.bytes()
+  } finally {
+    scratch = packer.reusable ? packer : new Packer()
+  }
 }
 
 /** Returns a packed list of keys; valid until the next call. */

@@ -14,6 +14,8 @@ const GROUP_BYTES_MAX = 4 << 20
 class Group {
   ends = []
   settle = []
+  /** True while operations are added, which can run code of the application. */
+  packing = false
 
   constructor(packer, durability) {
     this.packer = packer
@@ -44,9 +46,12 @@ class WriteQueue {
 
   #group(durability) {
     const open = this.#open
-    if (open !== null && open.durability === durability && open.packer.length < GROUP_BYTES_MAX) {
-      return open
-    }
+    const fits =
+      open !== null &&
+      !open.packing &&
+      open.durability === durability &&
+      open.packer.length < GROUP_BYTES_MAX
+    if (fits) return open
     const packer = this.#spare ?? new Packer()
     this.#spare = null
     packer.length = 0
@@ -62,11 +67,14 @@ class WriteQueue {
     // Also if `pack` fails: a group must not stay in the queue.
     this.#schedule()
     const before = group.packer.length
+    group.packing = true
     try {
       pack(group.packer)
     } catch (e) {
       group.packer.length = before
       throw e
+    } finally {
+      group.packing = false
     }
     group.ends.push(group.packer.length)
     return new Promise((resolve, reject) => {

@@ -2,7 +2,8 @@
 
 const native = require('./native')
 const { packed } = require('./packer')
-const { closed } = require('./errors')
+const { closed, invalid, describe } = require('./errors')
+const { durabilityOf } = require('./options')
 const { Reads, ReadsAndWrites, kView, kStore, kEncodings, kDatabase } = require('./reads')
 
 const { SYNC } = native
@@ -99,7 +100,7 @@ class TransactionFamily extends ReadsAndWrites {
 
   async getForUpdate(key, options) {
     const { values } = this[kEncodings]
-    const lock = options?.lock ?? 'exclusive'
+    const lock = lockOf(options)
     const value = await this[kStore].run(() => {
       const mode = this.#transaction.waitMode
       return this[kView].getForUpdate(key, lock, values !== 'buffer', mode)
@@ -109,7 +110,7 @@ class TransactionFamily extends ReadsAndWrites {
 
   getForUpdateSync(key, options) {
     const { values } = this[kEncodings]
-    const lock = options?.lock ?? 'exclusive'
+    const lock = lockOf(options)
     this[kStore].assertActive()
     const text = values !== 'buffer'
     const value = this[kStore].sync(() => this[kView].getForUpdate(key, lock, text, SYNC))
@@ -146,14 +147,15 @@ class Transaction extends TransactionFamily {
   }
 
   async commit(options) {
+    const durability = durabilityOf(options)
     this.#store.end('commit')
-    const durability = options?.durability
     return this.#store.enqueue(() => this.#native.commit(durability, native.POOL))
   }
 
   commitSync(options) {
+    const durability = durabilityOf(options)
     this.#store.end('commit')
-    this.#store.sync(() => this.#native.commit(options?.durability, SYNC))
+    this.#store.sync(() => this.#native.commit(durability, SYNC))
   }
 
   async rollback() {
@@ -167,15 +169,15 @@ class Transaction extends TransactionFamily {
   }
 
   async savepoint(name) {
-    return this.#store.run(() => this.#native.savepoint(name, native.POOL))
+    return this.#store.run(() => this.#native.savepoint(checkSavepoint(name), native.POOL))
   }
 
   async rollbackTo(name) {
-    return this.#store.run(() => this.#native.rollbackTo(name, native.POOL))
+    return this.#store.run(() => this.#native.rollbackTo(checkSavepoint(name), native.POOL))
   }
 
   async releaseSavepoint(name) {
-    return this.#store.run(() => this.#native.releaseSavepoint(name, native.POOL))
+    return this.#store.run(() => this.#native.releaseSavepoint(checkSavepoint(name), native.POOL))
   }
 
   /** True if an operation or the commit has failed with a conflict. */
@@ -220,6 +222,17 @@ class Snapshot extends Reads {
   async close() {
     this.closeSync()
   }
+}
+
+function lockOf(options) {
+  const lock = options?.lock ?? 'exclusive'
+  if (lock === 'exclusive' || lock === 'shared') return lock
+  throw invalid(`the lock must be 'exclusive' or 'shared', not ${String(lock)}`)
+}
+
+function checkSavepoint(name) {
+  if (typeof name === 'string') return name
+  throw invalid(`the name of a savepoint must be a string, not ${describe(name)}`)
 }
 
 module.exports = { Transaction, TransactionFamily, Snapshot }

@@ -128,7 +128,7 @@ test('bad arguments are errors that say what to do', async (t) => {
   await assert.rejects(db.put('key', '', { ttl: '1' }), bad(/ttl must be a number/))
   await assert.rejects(db.put('key', '', { ttl: 1, expiresAt: 1 }), bad(/not both/))
   await assert.rejects(db.put('key', '', { expiresAt: new Date('never') }), bad(/expiresAt/))
-  await assert.rejects(db.put('key', '', { durability: 'often' }), bad(/"full" or "none"/))
+  await assert.rejects(db.put('key', '', { durability: 'often' }), bad(/'full' or 'none'/))
   await assert.rejects(db.batch([{ type: 'add', key: 'a' }]), bad(/type of an operation/))
   await assert.rejects(db.batch([null]), bad(/must be an object/))
   await assert.rejects(db.batch(7), bad(/must be an array/))
@@ -220,6 +220,37 @@ test('writes are applied in order, and one that fails does not affect others', a
   await Promise.all(failed)
   await Promise.all(writes)
   assert.deepEqual(await db.range().all(), [['last', '999']])
+})
+
+test('code of the application that runs during a write can use the database', async (t) => {
+  const db = await open(t, { valueEncoding: 'json' })
+  const writes = []
+  const nested = (key) => ({
+    toJSON() {
+      writes.push(db.put(`${key} nested`, 1))
+      db.putSync(`${key} nested sync`, 2)
+      assert.deepEqual(db.getManySync(['none']), [undefined])
+      return 3
+    }
+  })
+  function* operations() {
+    for (const key of ['a', 'b', 'c']) {
+      writes.push(db.put(`${key} between`, 4))
+      yield { type: 'put', key, value: nested(key) }
+    }
+  }
+  writes.push(db.batch(operations()))
+  db.batchSync(operations())
+  db.putSync('d', nested('d'))
+  writes.push(db.put('e', nested('e')))
+  await Promise.all(writes)
+  const entries = Object.fromEntries(await db.range().all())
+  for (const key of ['a', 'b', 'c', 'd', 'e']) {
+    assert.equal(entries[key], 3)
+    assert.equal(entries[`${key} nested`], 1)
+    assert.equal(entries[`${key} nested sync`], 2)
+  }
+  assert.equal(Object.keys(entries).length, 18)
 })
 
 test('compareAndSwap and take', async (t) => {

@@ -340,6 +340,12 @@ test(
     const { workerData, parentPort } = require('node:worker_threads')
     const { Database } = require('perigeedb')
     Database.open(workerData, { durability: 'none' }).then(async (db) => {
+      const holder = db.begin({ pessimistic: true })
+      await holder.put('seat', 'x')
+      for (let i = 0; i < 5; i++) {
+        const waiting = db.begin({ pessimistic: true, lockTimeout: 1500 })
+        waiting.put('seat', 'y').catch(() => {})
+      }
       parentPort.postMessage('open')
       for (let i = 0; ; i++) {
         await Promise.all([

@@ -134,6 +134,17 @@ test('seeks, in both directions, and after the end', async (t) => {
   assert.throws(() => back.seek(7), code('PERIGEE_INVALID_ARGUMENT'))
 })
 
+test('a seek during a read is an error, and entries are not lost', async (t) => {
+  const db = await filled(t)
+  const scan = db.keys()
+  const pending = scan.next()
+  assert.throws(() => scan.seek('00100'), code('PERIGEE_BUSY'))
+  assert.throws(() => scan.nextSync(), code('PERIGEE_BUSY'))
+  assert.equal((await pending).value, '00000')
+  scan.seek('00100')
+  assert.equal((await scan.next()).value, '00100')
+})
+
 test('overlapping calls of next return each entry once, in order', async (t) => {
   const db = await filled(t)
   const scan = db.keys()

@@ -251,6 +251,16 @@ test('code of the application that runs during a write can use the database', as
     assert.equal(entries[`${key} nested sync`], 2)
   }
   assert.equal(Object.keys(entries).length, 18)
+
+  let nestedWrite
+  function* failing() {
+    yield { type: 'put', key: 'x', value: 1 }
+    nestedWrite = db.put('y', 1)
+    yield { type: 'unknown' }
+  }
+  await assert.rejects(db.batch(failing()), code('PERIGEE_INVALID_ARGUMENT'))
+  await nestedWrite
+  assert.deepEqual(await db.getMany(['x', 'y']), [undefined, 1])
 })
 
 test('compareAndSwap and take', async (t) => {

@@ -267,7 +267,7 @@ test('garbage collection closes what was forgotten', async () => {
   assert.match(stdout, /collected/)
 })
 
-test('a second open is PERIGEE_LOCKED, here and in another process; read-only is possible', async (t) => {
+test('a second open is PERIGEE_LOCKED, also in another process; read-only works', async (t) => {
   const path = newPath()
   const db = await Database.open(path)
   t.after(() => db.close())

@@ -141,19 +141,3 @@ fn length(len: usize) -> Result<u32> {
         Error::invalid("the value is too long for this call: read it alone, with get")
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damaged_lists_are_errors() {
-        assert!(decode_keys(&[1, 0, 0, 0]).is_err());
-        assert!(decode_keys(&[1, 0, 0, 0, 7]).is_ok_and(|keys| keys == [[7]]));
-        assert!(KeyRange::decode(&[]).is_err());
-        assert!(KeyRange::decode(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        let range = KeyRange::decode(&[1, 1, 0, 0, 0, 5, 2, 1, 0, 0, 0, 7]).unwrap();
-        assert!(range.contains(&[5]) && range.contains(&[6, 255]) && !range.contains(&[7]));
-        assert!(KeyRange::decode(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]).is_err());
-    }
-}

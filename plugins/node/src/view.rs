@@ -85,13 +85,13 @@ impl View {
         }))
     }
     fn scan(&self, range: KeyRange, flags: u32) -> Result<NativeIterator> {
-        let cursor =
-            read!(self, |source| { Readable::cursor_within::<&[u8]>(source, range.bounds()) })?;
+        let bounds = range.bounds();
+        let cursor = read!(self, |source| Readable::cursor_within::<&[u8]>(source, bounds))?;
         Ok(NativeIterator::new(cursor, range, flags, Arc::clone(&self.shared)))
     }
     fn count(&self, range: &KeyRange) -> Result<u64> {
-        let mut cursor =
-            read!(self, |source| { Readable::cursor_within::<&[u8]>(source, range.bounds()) })?;
+        let bounds = range.bounds();
+        let mut cursor = read!(self, |source| Readable::cursor_within::<&[u8]>(source, bounds))?;
         cursor.seek_to_first()?;
         let mut count = 0;
         while cursor.is_valid() {

@@ -19,5 +19,4 @@ esac
 cp "$target/$profile/$library" "$name.new"
 strip "$name.new"
 mv "$name.new" "$name"
-cp ../../LICENSE-MIT ../../LICENSE-APACHE .
 echo "built $PWD/$name ($(($(wc -c < "$name") / 1024)) KiB)"

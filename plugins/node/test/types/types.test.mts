@@ -1,6 +1,6 @@
 // Checked by `tsc`, not run: each line must compile, or fail where `@ts-expect-error` says so.
 
-import { Database, PerigeeError, restoreBackup, type RangeIterator } from 'perigeedb'
+import { Database, PerigeeError, restoreBackup, type RangeIterator, type Reads } from 'perigeedb'
 import { PerigeeLevel } from 'perigeedb/level'
 
 const db = await Database.open('/tmp/x', { durability: 'interval 100 ms', memoryBudget: '64 MiB' })
@@ -60,6 +60,10 @@ try {
   await using temporary = await Database.open('/tmp/y')
   using view = temporary.snapshot()
 }
+
+const reads: Reads<'buffer', 'buffer'> = db.snapshot()
+// @ts-expect-error a type only
+new Reads()
 
 const level = new PerigeeLevel<string, number>('/tmp/z', {
   valueEncoding: 'json',

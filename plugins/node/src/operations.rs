@@ -76,7 +76,7 @@ impl<'a> Operation<'a> {
 }
 
 fn expiry(ms: f64) -> Result<u64> {
-    if ms >= 0.0 && ms < 9.0e15 {
+    if (0.0..9.0e15).contains(&ms) {
         return Ok(ms as u64);
     }
     let text = "expiresAt must be a Date or milliseconds since the Unix epoch";

@@ -99,14 +99,19 @@ impl TypeName for Output {
     }
 }
 
+/// Converts a value to JavaScript.
+fn convert(env: &Env, value: impl ToNapiValue) -> napi::Result<sys::napi_value> {
+    // SAFETY: an `Env` refers to the environment of the running callback.
+    unsafe { ToNapiValue::to_napi_value(env.raw(), value) }
+}
+
 impl ToNapiValue for Output {
     unsafe fn to_napi_value(raw: sys::napi_env, output: Self) -> napi::Result<sys::napi_value> {
         let env = Env::from_raw(raw);
-        // SAFETY (all conversions): the caller passes a valid environment.
         match output {
-            Output::Undefined => unsafe { ToNapiValue::to_napi_value(raw, ()) },
-            Output::Bool(value) => unsafe { ToNapiValue::to_napi_value(raw, value) },
-            Output::Number(value) => unsafe { ToNapiValue::to_napi_value(raw, value) },
+            Output::Undefined => convert(&env, ()),
+            Output::Bool(value) => convert(&env, value),
+            Output::Number(value) => convert(&env, value),
             Output::Bytes(value) => Ok(BufferSlice::copy_from(&env, &value)?.raw()),
             Output::Text(value) if value.is_ascii() => Ok(env.create_string_latin1(&*value)?.raw()),
             Output::Text(value) => Ok(env.create_string(String::from_utf8_lossy(&value))?.raw()),
@@ -116,14 +121,14 @@ impl ToNapiValue for Output {
             Output::Packed(list) => Ok(BufferSlice::from_data(&env, list)?.raw()),
             Output::String(text) => Ok(env.create_string_from_std(text)?.raw()),
             Output::Errors(errors) => {
-                let convert = |e: &Option<Error>| -> napi::Result<Option<Object<'_>>> {
+                let to_object = |e: &Option<Error>| -> napi::Result<Option<Object<'_>>> {
                     e.as_ref().map(|e| error::to_object(&env, e)).transpose()
                 };
-                let objects: napi::Result<Vec<_>> = errors.iter().map(convert).collect();
-                unsafe { ToNapiValue::to_napi_value(raw, objects?) }
+                let objects: napi::Result<Vec<_>> = errors.iter().map(to_object).collect();
+                convert(&env, objects?)
             }
-            Output::Database(database) => unsafe { ToNapiValue::to_napi_value(raw, database) },
-            Output::View(view) => unsafe { ToNapiValue::to_napi_value(raw, view) },
+            Output::Database(database) => convert(&env, database),
+            Output::View(view) => convert(&env, view),
         }
     }
 }

@@ -12,11 +12,13 @@ const native = require('./lib/native')
 const { Database } = require('./index.js')
 const { invalid } = require('./lib/errors')
 const { packKeys, packRange, unpackValues, unpackEntries, decoders } = require('./lib/packer')
-const { kView, kId, kStore } = require('./lib/reads')
+const { kView, kId, kGets, kStore } = require('./lib/reads')
 
 const { POOL, SYNC } = native
 /** The native view that a snapshot reads. */
 const kSnapshotView = Symbol('perigeedb.snapshotView')
+/** Its queue of gets. */
+const kSnapshotGets = Symbol('perigeedb.snapshotGets')
 /** Entries and bytes of a read ahead by an iterator. */
 const READ_AHEAD_COUNT = 1000
 const READ_AHEAD_BYTES = 64 << 10
@@ -89,7 +91,8 @@ class PerigeeLevel extends AbstractLevel {
   }
 
   async _get(key, options) {
-    return this.#view(options).get(key, options.valueEncoding === 'utf8', POOL)
+    const gets = options.snapshot?.[kSnapshotGets] ?? this.#db[kGets]
+    return gets.get(key, options.valueEncoding === 'utf8' ? 'utf8' : 'buffer')
   }
 
   _getSync(key, options) {
@@ -251,6 +254,7 @@ class Snapshot extends AbstractSnapshot {
     super(options)
     this.#native = db.snapshot()
     this[kSnapshotView] = this.#native[kView]
+    this[kSnapshotGets] = this.#native[kGets]
   }
 
   async _close() {

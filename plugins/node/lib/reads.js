@@ -8,12 +8,15 @@ const { invalid, describe, located } = require('./errors')
 const { OP, packed, packKeys, packRange, unpackValues, decoders } = require('./packer')
 const { encodings: checkEncodings, checkObject } = require('./options')
 const { RangeIterator } = require('./iterator')
+const { GetQueue } = require('./gets')
 
 const { POOL, SYNC } = native
 /** The native view of the column family in its source. */
 const kView = Symbol('perigeedb.view')
 /** The id of the column family. */
 const kId = Symbol('perigeedb.id')
+/** The queue of gets; `null` if the store runs calls one after the other. */
+const kGets = Symbol('perigeedb.gets')
 /** The backend: `run(call)`, and for writes `write(pack, options)` and `writeSync`. */
 const kStore = Symbol('perigeedb.store')
 const kEncodings = Symbol('perigeedb.encodings')
@@ -26,6 +29,7 @@ class Reads {
     const define = (key, value) => Object.defineProperty(this, key, { value })
     define(kView, view)
     define(kId, view.id)
+    define(kGets, store.ordered ? null : new GetQueue(view))
     define(kStore, store)
     define(kEncodings, encodings)
     define(kDatabase, database ?? this)
@@ -50,6 +54,14 @@ class Reads {
 
   async get(key, options) {
     const { values } = this.#encodingsFor(options)
+    const gets = this[kGets]
+    if (gets !== null) {
+      try {
+        return await gets.get(key, values)
+      } catch (e) {
+        throw located(e)
+      }
+    }
     const text = this.#text(values)
     const value = await this.#run(() => this[kView].get(key, text, POOL))
     return values === 'json' && value !== undefined ? JSON.parse(value) : value
@@ -354,6 +366,7 @@ module.exports = {
   encodeValue,
   kView,
   kId,
+  kGets,
   kStore,
   kEncodings,
   kDatabase

@@ -15,6 +15,8 @@ class TransactionStore {
   /** Set by the first call that ended the transaction. */
   #ended = null
   conflict = false
+  /** Calls run one after the other. */
+  ordered = true
 
   /** `transaction`: the native transaction. */
   constructor(transaction) {

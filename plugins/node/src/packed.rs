@@ -137,7 +137,8 @@ pub fn push_entry(out: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Result<()> {
 }
 
 fn length(len: usize) -> Result<u32> {
-    u32::try_from(len).ok().filter(|len| *len != ABSENT).ok_or_else(|| {
-        Error::invalid("the value is too long for this call: read it alone, with get")
-    })
+    u32::try_from(len)
+        .ok()
+        .filter(|len| *len != ABSENT)
+        .ok_or_else(|| Error::invalid("the value is too long to be returned in one buffer"))
 }

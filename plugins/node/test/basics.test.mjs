@@ -60,6 +60,42 @@ test('strings are UTF-8', async (t) => {
   assert.deepEqual(await db.get('é', { valueEncoding: 'buffer' }), Buffer.from('é'))
 })
 
+test('many gets at a time, with different encodings', async (t) => {
+  const db = await open(t)
+  const keys = Array.from({ length: 3000 }, (_, i) => `key ${i}`)
+  await db.batch(keys.map((key, i) => ({ type: 'put', key, value: JSON.stringify({ i }) })))
+  const encodings = ['utf8', 'json', 'buffer']
+  const snapshot = db.snapshot()
+  await db.delete('key 7')
+  for (const [reads, deleted] of [
+    [db, true],
+    [snapshot, false]
+  ]) {
+    const gets = keys.map((key, i) => reads.get(key, { valueEncoding: encodings[i % 3] }))
+    gets.push(reads.get('none'))
+    const buffer = Buffer.from('key 5')
+    gets.push(reads.get(buffer))
+    buffer.fill(0)
+    const wrong = assert.rejects(reads.get(null), code('PERIGEE_INVALID_ARGUMENT'))
+    const values = await Promise.all(gets)
+    await wrong
+    assert.equal(values.pop(), '{"i":5}')
+    assert.equal(values.pop(), undefined)
+    for (const [i, value] of values.entries()) {
+      const text = JSON.stringify({ i })
+      if (i === 7 && deleted) assert.equal(value, undefined)
+      else assert.deepEqual(value, [text, { i }, Buffer.from(text)][i % 3])
+    }
+  }
+  await db.put('text', 'not JSON')
+  const [text, json] = await Promise.allSettled([
+    db.get('text'),
+    db.get('text', { valueEncoding: 'json' })
+  ])
+  assert.equal(text.value, 'not JSON')
+  assert.ok(json.reason instanceof SyntaxError)
+})
+
 test('values can be JSON', async (t) => {
   const db = await open(t, { valueEncoding: 'json' })
   const value = { phase: 'full', days: [14, null, true], text: 'é' }

@@ -190,13 +190,8 @@ test('damage is reported with file and offset, and repaired as far as possible',
   const dir = newPath()
   const options = { durability: 'none', families: { default: { compression: 'none' } } }
   const db = await Database.open(dir, options)
-  await db.batch(
-    Array.from({ length: 20_000 }, (_, i) => ({
-      type: 'put',
-      key: String(i).padStart(6, '0'),
-      value: `value ${i}`
-    }))
-  )
+  const keys = Array.from({ length: 20_000 }, (_, i) => String(i).padStart(6, '0'))
+  await db.batch(keys.map((key, i) => ({ type: 'put', key, value: `value ${i}` })))
   await db.flush()
   await db.close()
   const table = readdirSync(dir).find((name) => name.endsWith('.klog'))
@@ -208,6 +203,14 @@ test('damage is reported with file and offset, and repaired as far as possible',
   assert.equal(error.code, 'PERIGEE_CORRUPTION')
   assert.equal(error.file, table)
   assert.ok(error.offset >= 0 && error.offset < bytes.length)
+  // Gets that are called together fail or succeed on their own.
+  const gets = await Promise.allSettled(keys.map((key) => damaged.get(key)))
+  const failed = gets.filter((result) => result.status === 'rejected')
+  assert.ok(failed.length > 0 && failed.length < 1000, String(failed.length))
+  assert.ok(failed.every((result) => result.reason.code === 'PERIGEE_CORRUPTION'))
+  for (const [i, result] of gets.entries()) {
+    if (result.status === 'fulfilled') assert.equal(String(result.value), `value ${i}`)
+  }
   // A scan that failed does not look complete afterwards.
   const scan = damaged.keys()
   await assert.rejects(async () => {

@@ -129,3 +129,72 @@ test('agrees with a Map', { timeout: 300_000 }, async (t) => {
   assert.deepEqual((await db.verify()).errors, [])
   await db.close()
 })
+
+// Writes that are not awaited are applied in the order of the calls, whatever their kind: the
+// results of `take` and `compareAndSwap` depend on all calls before them.
+test('writes that are not awaited agree with a Map', { timeout: 300_000 }, async (t) => {
+  const seed = chooseSeed(t)
+  const below = random(seed)
+  const db = await Database.open(newPath(), { keyEncoding: 'utf8', valueEncoding: 'utf8' })
+  const model = new Map()
+  const key = () => `k${below(50)}`
+  const calls = []
+  const expectResult = (promise, expected) => {
+    calls.push(promise.then((result) => assert.deepEqual(result, expected)))
+  }
+  for (let step = 0; step < 5000; step++) {
+    const [k, v] = [key(), String(step)]
+    const durability = below(100) === 0 ? 'full' : 'none'
+    switch (below(8)) {
+      case 0:
+        calls.push(db.delete(k, { durability }))
+        model.delete(k)
+        break
+      case 1: {
+        const other = key()
+        calls.push(
+          db.batch(
+            [
+              { type: 'put', key: k, value: v },
+              { type: 'delete', key: other }
+            ],
+            { durability }
+          )
+        )
+        model.set(k, v)
+        model.delete(other)
+        break
+      }
+      case 2: {
+        if (below(10) > 0) break
+        const [from, to] = [k, key()].sort()
+        calls.push(db.deleteRange({ gte: from, lte: to }))
+        for (const each of [...model.keys()]) if (each >= from && each <= to) model.delete(each)
+        break
+      }
+      case 3: {
+        const expected = below(2) ? model.get(k) : 'other'
+        const current = model.get(k)
+        const swapped = current === expected
+        expectResult(db.compareAndSwap(k, expected, v), {
+          swapped,
+          current: swapped ? v : current
+        })
+        if (swapped) model.set(k, v)
+        break
+      }
+      case 4:
+        expectResult(db.take(k), model.get(k))
+        model.delete(k)
+        break
+      default:
+        calls.push(db.put(k, v, { durability }))
+        model.set(k, v)
+    }
+    // Let some of them run.
+    if (below(50) === 0) await calls.at(-1)
+  }
+  await Promise.all(calls)
+  assert.deepEqual(new Map(await db.range().all()), model)
+  await db.close()
+})

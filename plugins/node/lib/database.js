@@ -3,7 +3,7 @@
 const { inspect } = require('node:util')
 const { setTimeout: sleep } = require('node:timers/promises')
 const native = require('./native')
-const { invalid, closed, describe } = require('./errors')
+const { invalid, closed, describe, located } = require('./errors')
 const { packed, packRange } = require('./packer')
 const { checkObject, databaseText, familyLines, encodings, durabilityOf } = require('./options')
 const { WriteQueue } = require('./queue')
@@ -151,8 +151,12 @@ class Database extends ReadsAndWrites {
 
   static async open(path, options) {
     const [text, encodings] = Database.#parse(path, options)
-    const database = await native.open(path, text, POOL)
-    return new this(kConstruct, path, database, encodings)
+    try {
+      const database = await native.open(path, text, POOL)
+      return new this(kConstruct, path, database, encodings)
+    } catch (e) {
+      throw located(e)
+    }
   }
 
   static openSync(path, options) {

@@ -5,7 +5,7 @@
 
 const native = require('./native')
 const { Packer } = require('./packer')
-const { closed } = require('./errors')
+const { closed, located } = require('./errors')
 
 /** Bytes after which a group takes no further writes. */
 const GROUP_BYTES_MAX = 4 << 20
@@ -83,13 +83,17 @@ class WriteQueue {
   }
 
   /** Calls `start`, which returns a promise, between the writes before and after this call. */
-  call(start) {
+  async call(start) {
     this.#assertOpen()
     this.#open = null
     this.#schedule()
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ start, resolve, reject })
-    })
+    try {
+      return await new Promise((resolve, reject) => {
+        this.#waiting.push({ start, resolve, reject })
+      })
+    } catch (e) {
+      throw located(e)
+    }
   }
 
   /** Takes no further writes, and waits for those that were accepted. */

@@ -5,7 +5,7 @@
 
 const native = require('./native')
 const { invalid, describe, located } = require('./errors')
-const { OP, packed, packKeys, packRange, unpackValues, decoders } = require('./packer')
+const { OP, packKeys, packRange, unpackValues, decoders } = require('./packer')
 const { encodings: checkEncodings, checkObject } = require('./options')
 const { RangeIterator } = require('./iterator')
 const { GetQueue } = require('./gets')
@@ -43,7 +43,7 @@ class Reads {
     }
   }
 
-  // Whether the native module creates strings, and the conversion of a single value.
+  // Whether the native module creates strings.
   #text(values) {
     return values !== 'buffer'
   }

@@ -208,6 +208,24 @@ test('errors are instances of PerigeeError', async () => {
   assert.ok(!(null instanceof PerigeeError) && !({ code: 'PERIGEE_X' } instanceof PerigeeError))
 })
 
+test('errors have the stack of the caller, also those of the native module', async (t) => {
+  const db = await open(t)
+  const long = 'k'.repeat(65_537)
+  const calls = {
+    open: () => Database.open(db.path),
+    put: () => db.put(long, ''),
+    batch: () => db.batch([{ type: 'delete', key: long }]),
+    drop: () => db.dropFamily('none'),
+    prefix: () => db.deleteRange({ gte: 'b', lt: 'a' })
+  }
+  for (const [name, call] of Object.entries(calls)) {
+    const caller = async () => await call()
+    const error = await caller().catch((e) => e)
+    assert.match(error.stack, /basics\.test\.mjs/, name)
+    assert.ok(error.stack.includes(error.message), name)
+  }
+})
+
 test('batches are atomic and keep their order', async (t) => {
   const db = await open(t)
   await db.batch([

@@ -18,7 +18,7 @@ SIM     = target/proof/perigee-sim
 FEATURES = perigeedb-cli/lmdb,perigeedb/bytes,perigeedb/serde
 
 .PHONY: all demo test prove lint unit check-platforms tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql \
-	publish-check maintenance
+	python node reach publish-check maintenance
 
 all:
 	$(CARGO) build --release -p perigeedb-cli
@@ -92,6 +92,30 @@ sql: tools
 	$(CARGO) test -p perigeedb-sql --profile sql --doc
 	$(CARGO) build $(SQL_PACKAGES)
 	crates/sql/tests/clients/run.sh target/sql/perigee
+
+# The Python package: builds the wheel, installs it in a new virtual environment, and tests it there.
+python:
+	plugins/python/build.sh
+	plugins/python/test.sh
+
+# The npm package: builds the native module, installs the packed package in a new project, and tests it there.
+node:
+	cd plugins/node && npm install --silent --no-audit --no-fund
+	plugins/node/build.sh
+	plugins/node/test.sh
+
+# Installs each package as its users do, in an empty place; `make reach IN=TREE` in a Debian tree (tools/reach.sh).
+REACH = target/reach
+IN ?=
+reach:
+	rm -rf $(REACH) target/package && mkdir -p $(REACH)/crates
+	$(CARGO) package --allow-dirty --no-verify -p perigeedb $(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES))
+	for crate in target/package/*.crate; do tar -xzf $$crate -C $(REACH)/crates; done
+	plugins/python/build.sh $(REACH)
+	cd plugins/node && npm install --silent --no-audit --no-fund && ./build.sh && npm pack --silent --pack-destination ../../$(REACH)
+	$(MAKE) --no-print-directory install PREFIX=$(CURDIR)/$(REACH)/c DESTDIR=
+	$(MAKE) --no-print-directory deb && cp target/deb/*.deb $(REACH)/
+	tools/reach.sh $(if $(IN),--in $(IN))
 
 # What would be published: packages every crate that users install and compiles the packages of the library, as on a machine
 # that has nothing else. The tool and SQL are only packaged, because DataFusion takes many minutes to compile.

@@ -11,7 +11,9 @@
 
 use crate::options::syntax;
 use crate::options::table::{DATABASE, FAMILY, Row};
-use crate::options::{FamilyOptions, Options};
+#[cfg(feature = "serde")]
+use crate::options::FamilyOptions;
+use crate::options::Options;
 use perigee_engine::{Error, Result, env::DirOpenMode};
 use std::fmt::Write as _;
 use std::path::Path;

@@ -17,8 +17,9 @@ SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigeedb-cli/lmdb,perigeedb/bytes,perigeedb/serde
 
-.PHONY: all demo test prove lint unit check-platforms tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql \
-	python node reach publish-check maintenance
+.PHONY: all demo test prove lint unit check-platforms tools bench clean fuzz install uninstall install-tidesdb-compat \
+	uninstall-tidesdb-compat deb deb-test mariadb mariadb-quick mariadb-demo mariadb-tools sql python node reach publish-check \
+	maintenance
 
 all:
 	$(CARGO) build --release -p perigeedb-cli
@@ -114,7 +115,7 @@ reach:
 	plugins/python/build.sh $(REACH)
 	cd plugins/node && npm install --silent --no-audit --no-fund && ./build.sh && npm pack --silent --pack-destination ../../$(REACH)
 	$(MAKE) --no-print-directory install PREFIX=$(CURDIR)/$(REACH)/c DESTDIR=
-	$(MAKE) --no-print-directory deb && cp target/deb/*.deb $(REACH)/
+	$(MAKE) --no-print-directory deb && cp $(TARGET_DIR)/perigee_*.deb $(REACH)/
 	tools/reach.sh $(if $(IN),--in $(IN))
 
 # What would be published: packages every crate that users install and compiles the packages of the library, as on a machine
@@ -140,13 +141,45 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	cd fuzz && for t in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$t -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
-# Installs the C library where programs built for TidesDB 9 find it: `make install PREFIX=/opt/perigee`; packagers add
-# DESTDIR.
+# Installs the tool, the C library with its headers, manual pages and completions:
+#
+#     make install PREFIX=/opt/perigee LIBDIR=/opt/perigee/lib64 DEBUG_SYMBOLS=1
+#
+# Packagers add DESTDIR. PROFILE is the cargo profile to build. `make uninstall`, with the same variables, removes what was
+# installed: it is listed in MANIFEST. The two targets for TidesDB install the library that programs built for TidesDB 9 load
+# (docs/c-api.md); they do not overwrite the files of a real TidesDB, unless FORCE=1.
 PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
 DESTDIR ?=
+FORCE   ?= 0
+PROFILE ?= release
+DEBUG_SYMBOLS ?= 0
+INSTALL_ENV = PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" FORCE="$(FORCE)" DEBUG_SYMBOLS="$(DEBUG_SYMBOLS)"
+TARGET_DIR ?= $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+BUILT = $(TARGET_DIR)/$(PROFILE)
 install:
-	$(CARGO) build --release -p perigeedb-capi
-	crates/capi/install.sh target/release $(PREFIX) $(DESTDIR)
+	$(CARGO) build --profile $(PROFILE) -p perigeedb-cli -p perigeedb-c
+	$(INSTALL_ENV) tools/install.sh perigee $(BUILT)
+
+uninstall:
+	$(INSTALL_ENV) tools/install.sh --remove perigee
+
+install-tidesdb-compat:
+	$(CARGO) build --profile $(PROFILE) -p perigeedb-capi
+	$(INSTALL_ENV) tools/install.sh tidesdb-compat $(BUILT)
+
+uninstall-tidesdb-compat:
+	$(INSTALL_ENV) tools/install.sh --remove tidesdb-compat
+
+# Builds target/perigee_VERSION_ARCH.deb with everything that `make install` installs.
+deb:
+	$(CARGO) build --profile $(PROFILE) -p perigeedb-cli -p perigeedb-c
+	tools/deb.sh $(BUILT) $(TARGET_DIR)
+
+# Installs, uses and removes the package in a minimal Debian system (root; downloads it with debootstrap).
+deb-test: deb
+	command -v debootstrap >/dev/null || (apt-get update -qq && apt-get install -y -qq debootstrap)
+	tools/test-deb.sh "$$(ls -t $(TARGET_DIR)/perigee_*.deb | head -n 1)"
 
 # The storage engine for the installed MariaDB server. A server is installed if there is none, in the newest version that has
 # a source package.

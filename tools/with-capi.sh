@@ -3,7 +3,7 @@
 #
 #     tools/with-capi.sh PREFIX COMMAND [ARGUMENT...]
 #
-# PREFIX is the directory given to `make install PREFIX=...`. Nothing is written; only the environment of COMMAND changes:
+# PREFIX is the directory given to `make install-tidesdb-compat PREFIX=...`. Nothing is written; only the environment of COMMAND changes:
 # the loader (LD_LIBRARY_PATH), C compilers (CPATH, LIBRARY_PATH), cgo (CGO_CFLAGS, CGO_LDFLAGS), pkg-config
 # (PKG_CONFIG_PATH) and CMake (CMAKE_PREFIX_PATH) search PREFIX first.
 set -eu
@@ -12,7 +12,7 @@ prefix=$(cd "$1" && pwd) || exit 2
 shift
 lib=$prefix/lib
 [ -e "$lib/libtidesdb.so" ] && [ -e "$prefix/include/tidesdb/db.h" ] || {
-    echo "$0: no $lib/libtidesdb.so with $prefix/include/tidesdb/db.h; run make install PREFIX=$prefix first" >&2
+    echo "$0: no $lib/libtidesdb.so with $prefix/include/tidesdb/db.h; run make install-tidesdb-compat PREFIX=$prefix first" >&2
     exit 2
 }
 # put NAME VALUE SEPARATOR: prepends VALUE to the variable, with the separator if it is not empty.

@@ -4,18 +4,21 @@
 #
 #   crates/capi/install.sh FROM PREFIX [DESTDIR]
 #
-# FROM is the directory with cargo's libtidesdb.so and libtidesdb.a; `make install` builds them first.
+# FROM is the directory with cargo's libtidesdb.so and libtidesdb.a; `make install-tidesdb-compat` builds them first.
+# Environment: LIBDIR (PREFIX/lib).
 set -eu
 from=$1 prefix=$2 destdir=${3:-}
+libdir=${LIBDIR:-$prefix/lib}
 here=$(cd "$(dirname "$0")" && pwd)
 # The TidesDB release whose API is implemented; the soname is its major version.
 version=9.3.14
-lib=$destdir$prefix/lib include=$destdir$prefix/include/tidesdb
+lib=$destdir$libdir include=$destdir$prefix/include/tidesdb
 mkdir -p "$lib/pkgconfig" "$lib/cmake/tidesdb" "$include"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-install -m 755 "$from/libtidesdb.so" "$lib/libtidesdb.so.$version"
+objcopy --strip-unneeded -R .comment "$from/libtidesdb.so" "$lib/libtidesdb.so.$version"
+chmod 644 "$lib/libtidesdb.so.$version"
 ln -sf "libtidesdb.so.$version" "$lib/libtidesdb.so.9"
 ln -sf libtidesdb.so.9 "$lib/libtidesdb.so"
 install -m 644 "$here"/include/tidesdb/*.h "$include/"
@@ -35,33 +38,33 @@ install -m 644 "$work/tidesdb.a" "$lib/libtidesdb.a"
 
 cat >"$lib/pkgconfig/tidesdb.pc" <<END
 prefix=$prefix
-libdir=\${prefix}/lib
+libdir=$libdir
 includedir=\${prefix}/include
 
 Name: tidesdb
 Description: Embedded LSM key-value store: the C API of TidesDB, by Perigee
 Version: $version
 Libs: -L\${libdir} -ltidesdb
-Libs.private: -lgcc_s -lutil -lrt -lpthread -lm -ldl
+Libs.private: -lpthread -lm -ldl
 Cflags: -I\${includedir}
 END
 
-cat >"$lib/cmake/tidesdb/TidesDBConfig.cmake" <<'END'
+cat >"$lib/cmake/tidesdb/TidesDBConfig.cmake" <<END
 # find_package(TidesDB) defines the targets TidesDB::tidesdb (shared) and TidesDB::tidesdb_static, and the variables
 # TidesDB_INCLUDE_DIRS and TidesDB_LIBRARIES.
-get_filename_component(_tidesdb_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
-set(TidesDB_INCLUDE_DIRS "${_tidesdb_prefix}/include")
+get_filename_component(_tidesdb_lib "\${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+set(TidesDB_INCLUDE_DIRS "$prefix/include")
 if(NOT TARGET TidesDB::tidesdb)
   add_library(TidesDB::tidesdb SHARED IMPORTED)
   set_target_properties(TidesDB::tidesdb PROPERTIES
-    IMPORTED_LOCATION "${_tidesdb_prefix}/lib/libtidesdb.so.9"
+    IMPORTED_LOCATION "\${_tidesdb_lib}/libtidesdb.so.9"
     IMPORTED_SONAME "libtidesdb.so.9"
-    INTERFACE_INCLUDE_DIRECTORIES "${TidesDB_INCLUDE_DIRS}")
+    INTERFACE_INCLUDE_DIRECTORIES "\${TidesDB_INCLUDE_DIRS}")
   add_library(TidesDB::tidesdb_static STATIC IMPORTED)
   set_target_properties(TidesDB::tidesdb_static PROPERTIES
-    IMPORTED_LOCATION "${_tidesdb_prefix}/lib/libtidesdb.a"
-    INTERFACE_INCLUDE_DIRECTORIES "${TidesDB_INCLUDE_DIRS}"
-    INTERFACE_LINK_LIBRARIES "gcc_s;util;rt;pthread;m;dl")
+    IMPORTED_LOCATION "\${_tidesdb_lib}/libtidesdb.a"
+    INTERFACE_INCLUDE_DIRECTORIES "\${TidesDB_INCLUDE_DIRS}"
+    INTERFACE_LINK_LIBRARIES "pthread;m;dl")
 endif()
 set(TidesDB_LIBRARIES TidesDB::tidesdb)
 set(TidesDB_FOUND TRUE)

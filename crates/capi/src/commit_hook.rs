@@ -3,9 +3,9 @@
 
 use crate::abi::{CommitHookFn, CommitOp};
 use crate::ffi::CallbackScope;
-use crate::handle::{backoff, current_thread_id};
 use crate::log;
 use perigee::changes::{CommitEvent, CommitOperation};
+use perigee_c_boundary::handle::{backoff, current_thread_id};
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::ptr::null;

@@ -161,7 +161,7 @@ pub fn open_database(
         )),
         Ok(()) => {}
     }
-    DATABASES.insert(database)
+    Ok(DATABASES.insert(database)?)
 }
 
 /// Opens a database, and creates it if it does not exist.

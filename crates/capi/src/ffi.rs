@@ -7,68 +7,13 @@
 use crate::code::{Code, INVALID_ARGS, Result, SUCCESS, TOO_LARGE, UNKNOWN};
 use crate::log;
 use perigee::limits;
-use std::cell::Cell;
+pub use perigee_c_boundary::callback::{CallbackScope, check_not_in_comparator, in_hook};
 use std::ffi::{CStr, c_char, c_int};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Longest accepted path or name in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
-
-thread_local! {
-    /// Nesting depth of user callbacks on this thread.
-    static CALLBACK_DEPTH: Cell<CallbackDepth> = const { Cell::new(CallbackDepth { comparators: 0, hooks: 0 }) };
-}
-
-#[derive(Clone, Copy, Default)]
-struct CallbackDepth {
-    comparators: u32,
-    hooks: u32,
-}
-
-/// Marks a user callback as running until it is dropped.
-pub struct CallbackScope {
-    previous: CallbackDepth,
-}
-
-impl CallbackScope {
-    fn enter_callback(change: impl FnOnce(&mut CallbackDepth)) -> CallbackScope {
-        let before = CALLBACK_DEPTH.try_with(Cell::get).unwrap_or_default();
-        let mut now = before;
-        change(&mut now);
-        let _ = CALLBACK_DEPTH.try_with(|i| i.set(now));
-        CallbackScope { previous: before }
-    }
-    /// Enters a comparator: the engine may hold any of its locks.
-    pub fn comparator() -> CallbackScope {
-        CallbackScope::enter_callback(|i| i.comparators += 1)
-    }
-    /// Enters a commit hook: no lock is held.
-    pub fn hook() -> CallbackScope {
-        CallbackScope::enter_callback(|i| i.hooks += 1)
-    }
-}
-
-impl Drop for CallbackScope {
-    fn drop(&mut self) {
-        let _ = CALLBACK_DEPTH.try_with(|i| i.set(self.previous));
-    }
-}
-
-/// Returns true if this thread runs a commit hook.
-pub fn in_hook() -> bool {
-    CALLBACK_DEPTH.try_with(Cell::get).is_ok_and(|i| i.hooks > 0)
-}
-
-#[inline]
-fn check_not_in_comparator() -> Result<()> {
-    match CALLBACK_DEPTH.try_with(Cell::get) {
-        Ok(i) if i.comparators > 0 => Err(INVALID_ARGS.with_message(
-            "a comparator must not call the library: the engine may hold locks during the call",
-        )),
-        _ => Ok(()),
-    }
-}
 
 /// Runs a call and returns its error code.
 #[inline]

@@ -3,9 +3,9 @@
 use crate::abi::Handle;
 use crate::code::{Code, INVALID_ARGS, NOT_FOUND, Result, SUCCESS};
 use crate::ffi::{call, key, out_param};
-use crate::handle::HandleTable;
 use crate::txn::TXNS;
 use perigee::Cursor;
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -91,9 +91,9 @@ pub static ITERS: HandleTable<Cursor, CachedEntry> = HandleTable::new(4);
 
 /// Inserts a cursor and returns its handle.
 pub fn insert_cursor(cursor: Cursor) -> Result<Handle> {
-    ITERS
-        .insert_with(cursor, |cached| cached.cached_parts.store(CACHED_NONE, Relaxed))
-        .map(|h| h as Handle)
+    let handle =
+        ITERS.insert_with(cursor, |cached| cached.cached_parts.store(CACHED_NONE, Relaxed))?;
+    Ok(handle as Handle)
 }
 
 /// Creates an iterator over the transaction's current view of a column family; it stays valid
@@ -289,5 +289,5 @@ pub unsafe extern "C" fn tidesdb_iter_key_value(
 /// Frees an iterator.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_free(iter: Handle) {
-    call(|| ITERS.remove(iter as usize).map(drop));
+    call(|| Ok(ITERS.remove(iter as usize).map(drop)?));
 }

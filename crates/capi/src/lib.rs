@@ -3,13 +3,12 @@
 //! contains no engine logic: it only translates between C and the Rust interface.
 //!
 //! Layers, bottom-up: shared definitions ([`abi`], [`code`]), entering and leaving calls ([`ffi`],
-//! [`handle`], [`alloc`]), settings and names ([`config`], [`ini`], [`comparator`], [`catalog`]),
-//! the objects behind handles ([`state`]), and the calls by subject. Reference: `docs/c-api.md`;
-//! headers: `include/tidesdb/`.
+//! [`alloc`], the handles of `perigee_c_boundary`), settings and names ([`config`], [`ini`],
+//! [`comparator`], [`catalog`]), the objects behind handles ([`state`]), and the calls by subject.
+//! Reference: `docs/c-api.md`; headers: `include/tidesdb/`.
 //!
 //! `unsafe` is used at the C boundary only: a pointer from C is validated once, in the call that
 //! received it.
-//! was given them.
 #![allow(unsafe_code)] // Needed at the C boundary; each block states its preconditions.
 #![allow(clippy::missing_safety_doc)]
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
@@ -18,7 +17,6 @@ pub mod abi;
 pub mod code;
 mod log;
 mod ffi;
-mod handle;
 mod alloc;
 mod ini;
 mod comparator;

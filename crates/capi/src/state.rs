@@ -7,9 +7,9 @@ use crate::abi::{CommitHookFn, FamilyConfig, SYNC_NONE};
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
 use crate::commit_hook::UserCommitHook;
 use crate::comparator::UserComparator;
-use crate::handle::{HandleTable, PinnedValue};
 use crate::{catalog, comparator, config, log};
-use perigee::{Db, DirectoryLock, Durability, KeyComparator, Options};
+use perigee::{Db, DirectoryLock, Durability, Error, ErrorKind, KeyComparator, Options};
+use perigee_c_boundary::handle::{HandleTable, PinnedValue};
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};
@@ -449,9 +449,9 @@ pub fn database(handle: crate::abi::Handle) -> Result<PinnedValue<'static, Arc<D
 }
 
 /// Returns the error for an invalid database handle; in a forked child its specific cause is kept.
-pub fn database_closed(why: Code) -> Code {
-    if why == INVALID_DB {
-        return why;
+pub fn database_closed(why: Error) -> Code {
+    if why.kind() == ErrorKind::Closed {
+        return why.into();
     }
     INVALID_DB.with_message("the database is already closed, or the handle is not a database")
 }
@@ -459,5 +459,5 @@ pub fn database_closed(why: Code) -> Code {
 /// Returns the column family of a handle.
 #[inline]
 pub fn family(handle: crate::abi::Handle) -> Result<Arc<Family>> {
-    FAMILIES.pin(handle as usize).map(|f| Arc::clone(&f))
+    Ok(FAMILIES.pin(handle as usize).map(|f| Arc::clone(&f))?)
 }

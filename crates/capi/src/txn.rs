@@ -4,10 +4,10 @@
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, key_not_found};
 use crate::ffi::{bytes, call, key, out_param, text};
-use crate::handle::HandleTable;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
 use perigee::{Durability, Isolation, Slice, TxnOptions, limits};
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -449,7 +449,7 @@ pub extern "C" fn tidesdb_txn_reset(txn: Handle, isolation: c_int) -> c_int {
 /// Frees a transaction; an active one is rolled back.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_free(txn: Handle) {
-    call(|| TXNS.remove(txn as usize).map(drop));
+    call(|| Ok(TXNS.remove(txn as usize).map(drop)?));
 }
 
 /// Sets a savepoint; an existing one of that name is moved.

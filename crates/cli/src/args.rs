@@ -2,9 +2,9 @@
 
 use crate::commands::repair;
 use crate::commands::{
-    backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export,
-    families, get, import, levels, load, manifest, metrics, options, purge, put, restore, scan,
-    serve, sql, sst, stats, tables, verify,
+    backup, checkpoint, compact, compaction_sim, completions, count, delete, demo, dump, explain,
+    export, families, get, import, levels, load, manifest, manuals, metrics, options, purge, put,
+    restore, scan, serve, sql, sst, stats, tables, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -25,7 +25,7 @@ that change something need exclusive access.";
 
 /// Import, export, inspect and check a Perigee database
 #[derive(Debug, Parser)]
-#[command(name = "perigee", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "perigee", version, after_help = EXAMPLES)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
 pub struct Args {
     /// The command to run
@@ -97,6 +97,11 @@ pub enum Command {
     Serve(serve::ServeArgs),
     /// Import a directory tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
+    /// Print a script that completes commands and options in a shell
+    Completions(completions::CompletionsArgs),
+    /// Write the manual pages and the completion scripts to a directory
+    #[command(hide = true)]
+    Manuals(manuals::ManualsArgs),
 }
 
 #[cfg(test)]

@@ -9,20 +9,26 @@ const BEGIN: &str = "<!-- Generated from the argument parser by `UPDATE_DOCS=1 c
 const END: &str = "<!-- End of generated text. -->\n";
 
 fn root() -> Command {
-    let mut root = Args::command();
+    // The subcommand `help`, which every program with subcommands has, is not listed.
+    let mut root = Args::command().disable_help_subcommand(true);
     root.build();
     root
+}
+
+/// Returns the subcommands that the help lists.
+fn listed(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|command| !command.is_hide_set())
 }
 
 /// Returns the reference: a table of the commands, and a section for each.
 fn reference() -> String {
     let root = root();
     let mut out = String::from("\n| command | what it does |\n|---|---|\n");
-    for command in root.get_subcommands() {
+    for command in listed(&root) {
         let anchor = format!("perigee-{}", command.get_name());
         out += &format!("| [`{}`](#{anchor}) | {} |\n", command.get_name(), about(command));
     }
-    root.get_subcommands().for_each(|command| section(command, "perigee", 3, &mut out));
+    listed(&root).for_each(|command| section(command, "perigee", 3, &mut out));
     out.push('\n');
     out
 }

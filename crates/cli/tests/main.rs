@@ -14,6 +14,7 @@ mod import_sqlite;
 mod import_tables;
 mod inspect;
 mod load;
+mod manuals;
 mod options;
 mod read_only;
 mod table_round_trips;

@@ -5,9 +5,9 @@ use crate::abi::Handle;
 use crate::catalog::{SETTINGS_FAMILY, c_name};
 use crate::code::NOT_FOUND;
 use crate::ffi::{call, out_param};
-use crate::handle::HandleTable;
 use crate::state::database;
 use perigee::changes::{ChangeFeed, ChangeKind, ChangeOperation, FamilyChangeKind, FeedEvent};
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::{c_char, c_int};
 use std::ops::Bound;
 use std::ptr::{null, null_mut};
@@ -229,5 +229,5 @@ pub unsafe extern "C" fn perigee_changes_next(
 /// Frees a feed.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_changes_free(feed: Handle) {
-    call(|| FEEDS.remove(feed as usize).map(drop));
+    call(|| Ok(FEEDS.remove(feed as usize).map(drop)?));
 }

@@ -5,10 +5,10 @@ use crate::abi::Handle;
 use crate::alloc;
 use crate::code::{INVALID_ARGS, Result, key_not_found};
 use crate::ffi::{call, call_or, key, out_param, text};
-use crate::handle::HandleTable;
 use crate::iter::insert_cursor;
 use crate::state::{Database, database, family};
 use perigee::Snapshot;
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -173,5 +173,5 @@ fn check_same_database(snapshot: &OwnedSnapshot, database: &Arc<Database>) -> Re
 /// Frees a snapshot; versions that only it kept may then be removed.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_snapshot_free(snapshot: Handle) {
-    call(|| SNAPSHOTS.remove(snapshot as usize).map(drop));
+    call(|| Ok(SNAPSHOTS.remove(snapshot as usize).map(drop)?));
 }

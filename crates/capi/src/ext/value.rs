@@ -3,10 +3,10 @@
 use crate::abi::Handle;
 use crate::code::{Code, INVALID_ARGS, MEMORY, Result, TOO_LARGE, key_not_found};
 use crate::ffi::{bytes, call, key, out_param};
-use crate::handle::HandleTable;
 use crate::txn::{TXNS, put_until};
 use perigee::limits;
 use perigee::values::{self, ValueReader};
+use perigee_c_boundary::handle::HandleTable;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
@@ -171,7 +171,7 @@ fn read_whole(reader: &mut ValueReader) -> Result<Vec<u8>> {
 /// Frees a value.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_value_free(stream: Handle) {
-    call(|| STREAMS.remove(stream as usize).map(drop));
+    call(|| Ok(STREAMS.remove(stream as usize).map(drop)?));
 }
 
 /// Begins a value that is written in parts, to a file unless it is short; `size_hint` bytes are
@@ -304,12 +304,12 @@ pub extern "C" fn perigee_writer_finish(writer: Handle) -> c_int {
                 return no_value();
             }
         }
-        STREAMS.remove(writer as usize).map(drop)
+        Ok(STREAMS.remove(writer as usize).map(drop)?)
     })
 }
 
 /// Frees a writer without writing the value.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_writer_free(writer: Handle) {
-    call(|| STREAMS.remove(writer as usize).map(drop));
+    call(|| Ok(STREAMS.remove(writer as usize).map(drop)?));
 }

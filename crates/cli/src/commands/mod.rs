@@ -7,6 +7,7 @@ pub mod checkpoint;
 pub mod compact;
 pub mod compaction_sim;
 mod compaction_sim_html;
+pub mod completions;
 pub mod count;
 pub mod delete;
 pub mod demo;
@@ -20,6 +21,7 @@ pub mod levels;
 mod levels_html;
 pub mod load;
 pub mod manifest;
+pub mod manuals;
 pub mod metrics;
 pub mod purge;
 pub mod options;
@@ -71,5 +73,7 @@ pub fn run(command: Command, out: &mut Output) -> Result<u8> {
         Command::Purge(args) => purge::run(&args, out),
         Command::CompactionSim(args) => compaction_sim::run(&args, out),
         Command::Demo(args) => demo::run(&args, out),
+        Command::Completions(args) => completions::run(&args, out),
+        Command::Manuals(args) => manuals::run(&args, out),
     }
 }

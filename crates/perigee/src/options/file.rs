@@ -9,11 +9,11 @@
 //! compression = "zstd 3"
 //! ```
 
-use crate::options::syntax;
-use crate::options::table::{DATABASE, FAMILY, Row};
 #[cfg(feature = "serde")]
 use crate::options::FamilyOptions;
 use crate::options::Options;
+use crate::options::syntax;
+use crate::options::table::{DATABASE, FAMILY, Row};
 use perigee_engine::{Error, Result, env::DirOpenMode};
 use std::fmt::Write as _;
 use std::path::Path;

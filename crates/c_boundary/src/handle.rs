@@ -2,9 +2,9 @@
 //! address, so that a stale, wrong or invented one is detected instead of dereferenced.
 //!
 //! ```text
-//!  46  44 43            24 23             4 3  0
+//!  46  43 42            24 23             4 3  0
 //! ┌──────┬────────────────┬────────────────┬────┐
-//! │ kind │   generation   │     index      │  0 │   47 bits: no valid user-space pointer
+//! │ kind │   generation   │     index      │  0 │   47 bits, as a user-space pointer has at most
 //! └──────┴────────────────┴────────────────┴────┘
 //! ```
 //! Each kind has a table of slots that are never freed; a slot records the generation of its
@@ -13,8 +13,8 @@
 //! child of `fork` every handle of the parent is refused. Invariant: a value is accessed only by
 //! threads counted in the slot's state.
 
-use crate::code::{Code, INVALID_ARGS, INVALID_DB, MEMORY, Result};
 use perigee::env::fork_count;
+use perigee::{Error, ErrorKind, Result};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -25,10 +25,13 @@ use std::time::Duration;
 const INDEX_BITS: u32 = 20;
 const CHUNK_SLOTS: usize = 1 << 10;
 /// Minimum number of free slots before one is reused: a handle's number is reused after this many
-/// times a million other handles at the earliest.
+/// times half a million other handles at the earliest.
 const FREE_SLOTS_MIN: usize = 256;
 const CHUNK_COUNT: usize = (1 << INDEX_BITS) / CHUNK_SLOTS;
-const GENERATION_MASK: u64 = (1 << 20) - 1;
+const GENERATION_SHIFT: u32 = 4 + INDEX_BITS;
+const GENERATION_BITS: u32 = 19;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+const KIND_SHIFT: u32 = GENERATION_SHIFT + GENERATION_BITS;
 
 /// State of a slot: its generation (from bit 32 on), whether it contains a value, whether one
 /// thread has it locked, and the number of pins.
@@ -84,23 +87,24 @@ pub fn current_thread_id() -> usize {
 }
 
 #[cold]
-fn invalid_handle() -> Code {
-    INVALID_ARGS.with_message("the handle is null, was freed, or is of another kind")
+fn invalid_handle() -> Error {
+    Error::invalid("the handle is null, was freed, or is of another kind")
 }
 
 /// Error for a handle of the parent in a forked child: its files, threads and locks belong to the
 /// parent.
 #[cold]
-fn forked_handle() -> Code {
-    INVALID_DB.with_message(
+fn forked_handle() -> Error {
+    Error::new(
+        ErrorKind::Closed,
         "the handle was created before this process was forked: open the database here after the \
          parent has closed it",
     )
 }
 
 #[cold]
-fn reentrant_use() -> Code {
-    INVALID_ARGS.with_message("this thread is already inside a call with this handle")
+fn reentrant_use() -> Error {
+    Error::invalid("this thread is already inside a call with this handle")
 }
 
 /// Waits before the next attempt; longer the more attempts failed.
@@ -113,7 +117,7 @@ pub fn backoff(tries: u32) {
 }
 
 impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
-    /// Creates an empty table. Each table needs its own kind, from 1 to 7.
+    /// Creates an empty table. Each table needs its own kind, from 1 to 15.
     pub const fn new(kind: u64) -> HandleTable<T, S> {
         HandleTable {
             kind,
@@ -127,12 +131,12 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         let index = (raw >> 4) as usize & ((1 << INDEX_BITS) - 1);
         let chunk = self.chunks[index / CHUNK_SLOTS].get();
         match chunk {
-            Some(chunk) if raw >> 44 == self.kind && raw & 15 == 0 => {
+            Some(chunk) if raw >> KIND_SHIFT == self.kind && raw & 15 == 0 => {
                 let slot = &chunk[index % CHUNK_SLOTS];
                 if slot.fork_generation.load(Relaxed) != fork_count() {
                     return Err(forked_handle());
                 }
-                Ok((slot, (raw >> 24) & GENERATION_MASK))
+                Ok((slot, (raw >> GENERATION_SHIFT) & GENERATION_MASK))
             }
             _ => Err(invalid_handle()),
         }
@@ -155,9 +159,10 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
                     free.next - 1
                 }
                 None => {
-                    return Err(
-                        MEMORY.with_message("more than a million handles of one kind are open")
-                    );
+                    return Err(Error::new(
+                        ErrorKind::NoMemory,
+                        "more than a million handles of one kind are open: release some",
+                    ));
                 }
             }
         } as usize;
@@ -179,7 +184,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         side(&slot.shared);
         slot.fork_generation.store(fork_count(), Relaxed);
         slot.state.store(generation << 32 | LIVE, Release);
-        Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
+        Ok((self.kind << KIND_SHIFT | generation << GENERATION_SHIFT | (index as u64) << 4)
+            as usize)
     }
 
     /// Returns true if the handle is valid.

@@ -7,7 +7,8 @@
 # PROFILE            the cargo profile (default: release; `perf` builds faster and is not stripped)
 # CARGO_TARGET_DIR   the build directory (default: plugins/python/target)
 #
-# The wheel is for every CPython from 3.10 on. For a free-threaded interpreter (PYTHON=python3.14t) it is for that version.
+# The wheel is for every CPython from 3.10 on. For a free-threaded interpreter (PYTHON=python3.14t, or later) it is for that
+# version.
 # maturin is installed into the private virtual environment .venv-build if it is not on the PATH.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -23,6 +24,10 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$here/target}"
 }
 interpreter=$("$python" -c 'import sys; print(sys.executable)')
 free_threaded=$("$python" -c 'import sysconfig; print(int(bool(sysconfig.get_config_var("Py_GIL_DISABLED"))))')
+if [ "$free_threaded" = 1 ] && ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 14))'; then
+    echo "build.sh: PyO3 supports free-threaded interpreters from 3.14 on, $python is older" >&2
+    exit 2
+fi
 
 maturin=$(command -v maturin || true)
 if [ -z "$maturin" ]; then

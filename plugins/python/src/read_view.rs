@@ -214,7 +214,7 @@ impl ReadView {
     /// `KeyError` if the key does not exist.
     ///
     /// >>> db.put("session", "ann", ttl=60)
-    /// >>> 59 < db.ttl("session") <= 60
+    /// >>> 0 < db.ttl("session") <= 60
     /// True
     #[pyo3(signature = (key, /))]
     fn ttl(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {

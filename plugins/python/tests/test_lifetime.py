@@ -371,10 +371,10 @@ def test_interrupt_ends_a_wait_for_changes(path: Path) -> None:
     code = """
 import signal, sys, perigeedb
 db = perigeedb.open(sys.argv[1])
-signal.setitimer(signal.ITIMER_REAL, 0.2)
 def interrupt(*_): raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, interrupt)
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
     for change in db.changes(timeout=None):
         pass
 except KeyboardInterrupt:
@@ -391,8 +391,8 @@ db = perigeedb.open(sys.argv[1])
 db.update({str(i): "" for i in range(5000)})
 def interrupt(*_): raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, interrupt)
-signal.setitimer(signal.ITIMER_REAL, 0.2)
 try:
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
     collections.deque(itertools.chain.from_iterable(itertools.repeat(db.keys())), maxlen=0)
 except KeyboardInterrupt:
     print("interrupted")

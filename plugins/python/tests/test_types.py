@@ -23,9 +23,16 @@ def test_stubs_agree_with_the_module() -> None:
     check("mypy.stubtest", "perigeedb", "--allowlist", "tests/stubtest-allowlist.txt")
 
 
+def test_docstrings_in_the_stub_are_current() -> None:
+    out = subprocess.run(
+        [sys.executable, str(ROOT / "stub_docs.py"), "--check"], capture_output=True, text=True
+    )
+    assert out.returncode == 0, out.stderr
+
+
 def test_strict_check_of_package_tests_and_examples() -> None:
     check("mypy", "-p", "perigeedb")
-    check("mypy", "tests", "examples")
+    check("mypy", "tests", "examples", "stub_docs.py")
 
 
 MISTAKES = [

@@ -146,7 +146,7 @@ fn write_until_killed(path: &Path) -> CheckResult {
     let db = Db::open(path, Options::new())?;
     for n in 0.. {
         let mut batch = WriteBatch::new();
-        batch.put(&db.default_family(), key(n).as_bytes(), &vec![b'x'; 10_000])?;
+        batch.put(&db.default_family(), key(n).as_bytes(), [b'x'; 10_000])?;
         db.write_with(batch, WriteOptions::new().durability(Durability::Full))?;
         println!("{n}");
     }

@@ -33,7 +33,8 @@ impl BatchView {
         result.or_raise()
     }
     fn delete_keys(&self, range: &KeyRange) -> PyResult<()> {
-        let bounds = range.bounds(self.source.byte_order);
+        // The engine refuses bounds in the wrong order, which would delete nothing.
+        let bounds = range.bounds(false);
         self.add(|batch| batch.delete_range::<Vec<u8>>(&self.source.family, bounds))
     }
 }

@@ -107,7 +107,8 @@ impl KeyRange {
     pub fn is_everything(&self) -> bool {
         self.prefix.is_none() && self.start.is_none() && self.end.is_none()
     }
-    /// Returns the bounds. A range with a prefix needs keys that are sorted byte by byte.
+    /// Returns the bounds. A range with a prefix needs keys that are sorted byte by byte. If
+    /// `byte_order`, bounds in the wrong order become an empty range.
     pub fn bounds(&self, byte_order: bool) -> Bounds {
         let mut start = self.start.clone();
         let mut end = self.end.clone();

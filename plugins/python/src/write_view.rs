@@ -190,7 +190,8 @@ impl PutMany<'_> {
 
 impl WriteView {
     fn delete_keys(&self, py: Python<'_>, range: &KeyRange) -> PyResult<()> {
-        let (source, bounds) = (&self.source, range.bounds(self.source.byte_order));
+        // The engine refuses bounds in the wrong order, which would delete nothing.
+        let (source, bounds) = (&self.source, range.bounds(false));
         let delete = || match &source.view {
             View::Live => source.family.delete_range::<Vec<u8>>(bounds),
             View::Txn(cell) => cell.with(|txn| txn.delete_range::<Vec<u8>>(&source.family, bounds)),

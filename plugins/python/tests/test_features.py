@@ -198,6 +198,31 @@ def test_pop_gives_each_value_to_one_thread(db: Database) -> None:
     assert sorted(k for mine in taken for k in mine) == [f"{i:04}".encode() for i in range(400)]
 
 
+def test_pop_of_the_same_key_is_atomic(path: Path) -> None:
+    # Synced writes take long enough for the threads to meet between a read and its delete.
+    rounds, workers = 25, 4
+    with perigeedb.open(path) as db:
+        barrier = threading.Barrier(workers)
+        taken: list[list[bytes]] = [[] for _ in range(workers)]
+
+        def take(mine: list[bytes]) -> None:
+            for i in range(rounds):
+                if barrier.wait() == 0:
+                    db[f"{i}"] = f"{i}"
+                barrier.wait()
+                value = db.pop(f"{i}", None)
+                if value is not None:
+                    mine.append(value)
+
+        threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    values = sorted(int(value) for mine in taken for value in mine)
+    assert values == list(range(rounds))
+
+
 def test_bulk_load(db: Database) -> None:
     items = [(f"{i * 7919 % 10_000:05}", str(i)) for i in range(10_000)]
     report = db.bulk_load(iter(items))

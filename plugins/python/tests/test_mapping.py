@@ -187,6 +187,9 @@ def test_slices(db: Database) -> None:
     with pytest.raises(TypeError, match="update"):
         db["a":"b"] = b"x"  # type: ignore[index]
     assert list(db.items(start="d", end="b")) == []
+    for delete in (db.delete_range, db.transaction().delete_range, db.batch().delete_range):
+        with pytest.raises(perigeedb.InvalidArgument, match="smaller key first"):
+            delete("d", "b")
     del db["b":"d"]
     assert list(db) == [b"a", b"d", b"e"]
     del db[:]

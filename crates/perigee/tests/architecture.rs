@@ -305,12 +305,8 @@ fn files_have_module_docs_and_at_most_700_lines() {
 
 #[test]
 fn unsafe_code_only_in_listed_files() {
-    // LMDB maps files into memory, which its crate declares unsafe; TidesDB is a C library loaded
-    // at run time. The benchmark and the importer use both. `heap.rs` calls `malloc_trim`,
-    // `write_back.rs` calls `sync_file_range`; `macos.rs` and `system.rs` ask macOS and Windows what
-    // the standard library does not (memory, boot id, free space, identity of a directory).
-    // `fork.rs` registers a handler that increments a counter in forked children. `AppendBuffer`
-    // is appended to by one thread while other threads read the bytes before its end.
+    // LMDB (memory maps) and TidesDB (a C library) are unsafe to use. `env` calls the system where
+    // the standard library does not. `AppendBuffer` is read before its end while it grows.
     let may = [
         "bench/src/engines/lmdb.rs",
         "bench/src/engines/tidesdb.rs",

@@ -15,12 +15,14 @@ RECOVERY_CASES ?= 150
 ISOLATION_CASES ?= 2000
 SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
-FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde
+FEATURES = perigeedb-cli/lmdb,perigeedb/bytes,perigeedb/serde
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz install uninstall install-tidesdb-compat uninstall-tidesdb-compat deb deb-test mariadb mariadb-quick mariadb-demo mariadb-tools sql
+.PHONY: all demo test prove lint unit check-platforms tools bench clean fuzz install uninstall install-tidesdb-compat \
+	uninstall-tidesdb-compat deb deb-test mariadb mariadb-quick mariadb-demo mariadb-tools sql python node reach publish-check \
+	maintenance
 
 all:
-	$(CARGO) build --release -p perigee-cli
+	$(CARGO) build --release -p perigeedb-cli
 
 # Packages that a minimal Debian lacks: a linker for Rust, C++ and pkg-config for the tests of the C library, and strace
 # for kills at chosen system calls (without it they are skipped, with a message).
@@ -30,30 +32,44 @@ tools:
 	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) || echo "strace cannot be installed: kills at chosen system calls will be skipped"
 
 demo: tools
-	$(CARGO) build --release -p perigee-cli
+	$(CARGO) build --release -p perigeedb-cli
 	target/release/perigee demo $(if $(DEMO_DIR),--dir $(DEMO_DIR))
 
 # Runs the quick suite beside LMDB, SQLite, fjall and redb: prints a table and writes report.html (about six minutes).
 bench: tools
-	$(CARGO) build --release -p perigee-bench
+	$(CARGO) build --release -p perigeedb-bench
 	target/release/perigee-bench suite quick --json target/bench.json --html report.html
 
-test: tools lint unit prove mariadb-quick
+test: tools lint check-platforms unit prove mariadb-quick
 	@echo "make test: all passed"
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --exclude perigee-sql --features $(FEATURES) --all-targets --profile proof -- -D warnings
+	$(CARGO) clippy --workspace --exclude perigeedb-sql --features $(FEATURES) --all-targets --profile proof -- -D warnings
 
 # Unit, integration, documentation and architecture tests, and smoke fuzzing of the decoders. Includes the LMDB import of
 # the command-line tool, because the benchmark compiles LMDB anyway. Examples are compiled by `lint`.
 unit:
-	$(CARGO) test --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --lib --bins --tests
-	$(CARGO) test --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --doc
+	$(CARGO) test --workspace --exclude perigeedb-sql --features $(FEATURES) --profile proof --lib --bins --tests
+	$(CARGO) test --workspace --exclude perigeedb-sql --features $(FEATURES) --profile proof --doc
+
+# Checks the engine for the platforms on which it is not tested (docs/platforms.md), where the standard library of the target is
+# installed: rustup target add aarch64-apple-darwin x86_64-pc-windows-gnu. Neither a linker nor a C compiler for them is needed.
+PLATFORMS = aarch64-apple-darwin x86_64-pc-windows-gnu
+PLATFORM_PACKAGES = -p perigeedb -p perigeedb-tables -p perigeedb-learned -p perigeedb-tokio
+check-platforms:
+	@for target in $(PLATFORMS); do \
+		if ls "$$(rustc --print target-libdir --target $$target)"/libstd-*.rlib > /dev/null 2>&1; then \
+			echo "check-platforms: $$target"; \
+			$(CARGO) clippy $(PLATFORM_PACKAGES) --target $$target -- -D warnings || exit 1; \
+		else \
+			echo "check-platforms: skipped $$target, its standard library is not installed: rustup target add $$target"; \
+		fi; \
+	done
 
 # Built with the features of `unit`, so that nothing is compiled twice.
 prove:
-	$(CARGO) build --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --bin perigee-sim
+	$(CARGO) build --workspace --exclude perigeedb-sql --features $(FEATURES) --profile proof --bin perigee-sim
 	$(SIM) crash --cases $(CRASH_CASES) --transactions $(TXN_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
@@ -68,15 +84,57 @@ prove:
 # SQL over tables, record batches and Parquet files: lint, tests and the clients that are installed (psql, Python, Java). Not part of `make test`, because
 # DataFusion takes many minutes to compile.
 # Each step names the same packages, so that nothing is compiled twice.
-SQL_PACKAGES = -p perigee-sql -p perigee-cli --features perigee-cli/sql --profile sql
+SQL_PACKAGES = -p perigeedb-sql -p perigeedb-cli --features perigeedb-cli/sql --profile sql
 SQL_TESTS = --lib --bins --test files --test catalog_queries --test push_down --test returning --test sqlite_answers --test statements --test transactions --test sql --test parquet_tables
 sql: tools
 	$(CARGO) clippy $(SQL_PACKAGES) --all-targets -- -D warnings
 	$(CARGO) test $(SQL_PACKAGES) $(SQL_TESTS)
-	$(CARGO) test -p perigee-tables --features parquet --profile sql --lib --test record_batches
-	$(CARGO) test -p perigee-sql --profile sql --doc
+	$(CARGO) test -p perigeedb-tables --features parquet --profile sql --lib --test record_batches
+	$(CARGO) test -p perigeedb-sql --profile sql --doc
 	$(CARGO) build $(SQL_PACKAGES)
 	crates/sql/tests/clients/run.sh target/sql/perigee
+
+# The Python package: builds the wheel, installs it in a new virtual environment, and tests it there.
+python:
+	plugins/python/build.sh
+	plugins/python/test.sh
+
+# The npm package: builds the native module, installs the packed package in a new project, and tests it there.
+node:
+	cd plugins/node && npm install --silent --no-audit --no-fund
+	plugins/node/build.sh
+	plugins/node/test.sh
+
+# Installs each package as its users do, in an empty place; `make reach IN=TREE` in a Debian tree (tools/reach.sh).
+REACH = target/reach
+IN ?=
+reach:
+	rm -rf $(REACH) target/package && mkdir -p $(REACH)/crates
+	$(CARGO) package --allow-dirty --no-verify -p perigeedb $(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES))
+	for crate in target/package/*.crate; do tar -xzf $$crate -C $(REACH)/crates; done
+	plugins/python/build.sh $(REACH)
+	cd plugins/node && npm install --silent --no-audit --no-fund && ./build.sh && npm pack --silent --pack-destination ../../$(REACH)
+	$(MAKE) --no-print-directory install PREFIX=$(CURDIR)/$(REACH)/c DESTDIR=
+	$(MAKE) --no-print-directory deb && cp $(TARGET_DIR)/perigee_*.deb $(REACH)/
+	tools/reach.sh $(if $(IN),--in $(IN))
+
+# What would be published: packages every crate that users install and compiles the packages of the library, as on a machine
+# that has nothing else. The tool and SQL are only packaged, because DataFusion takes many minutes to compile.
+LIBRARY_CRATES = base env file tree engine tables-derive tables learned tokio
+publish-check:
+	$(CARGO) publish --dry-run --allow-dirty -p perigeedb $(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES))
+	$(CARGO) publish --dry-run --allow-dirty --no-verify -p perigeedb \
+		$(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES) compaction-sim sql cli)
+
+# For releases: the oldest compiler, licences and advisories of the dependencies (cargo-deny), and changes of the public API since
+# the revision BASELINE (cargo-semver-checks). Both tools are installed with `cargo install`.
+MSRV = 1.89.0
+BASELINE ?=
+maintenance:
+	$(CARGO) +$(MSRV) check -p perigeedb -p perigeedb-tables -p perigeedb-tokio
+	$(CARGO) +$(MSRV) check -p perigeedb --features full,bytes,serde,tracing
+	cargo deny check
+	$(if $(BASELINE),cargo semver-checks --baseline-rev $(BASELINE) -p perigeedb -p perigeedb-tables -p perigeedb-tokio)
 
 # Coverage-guided fuzzing of every decoder for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz).
 FUZZ_SECONDS ?= 60
@@ -100,14 +158,14 @@ INSTALL_ENV = PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" FORCE="
 TARGET_DIR ?= $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 BUILT = $(TARGET_DIR)/$(PROFILE)
 install:
-	$(CARGO) build --profile $(PROFILE) -p perigee-cli -p perigee-c
+	$(CARGO) build --profile $(PROFILE) -p perigeedb-cli -p perigeedb-c
 	$(INSTALL_ENV) tools/install.sh perigee $(BUILT)
 
 uninstall:
 	$(INSTALL_ENV) tools/install.sh --remove perigee
 
 install-tidesdb-compat:
-	$(CARGO) build --profile $(PROFILE) -p perigee-capi
+	$(CARGO) build --profile $(PROFILE) -p perigeedb-capi
 	$(INSTALL_ENV) tools/install.sh tidesdb-compat $(BUILT)
 
 uninstall-tidesdb-compat:
@@ -115,7 +173,7 @@ uninstall-tidesdb-compat:
 
 # Builds target/perigee_VERSION_ARCH.deb with everything that `make install` installs.
 deb:
-	$(CARGO) build --profile $(PROFILE) -p perigee-cli -p perigee-c
+	$(CARGO) build --profile $(PROFILE) -p perigeedb-cli -p perigeedb-c
 	tools/deb.sh $(BUILT) $(TARGET_DIR)
 
 # Installs, uses and removes the package in a minimal Debian system (root; downloads it with debootstrap).

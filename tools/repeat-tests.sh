@@ -4,7 +4,7 @@
 #   tools/repeat-tests.sh [RUNS] [BUSY]      default: 20 runs beside 8 busy processes
 #
 # PROFILE   the cargo profile (default: proof)
-# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test main log_listener"
+# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigeedb --test main log_listener"
 #
 # Builds everything once, before the busy processes start. Documentation tests are left to `make unit`, because they are
 # compiled on every run. Prints every failure with its run, then the number of failures of each test, then the totals
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.." || exit 2
 runs=${1:-20}
 busy=${2:-8}
 profile=${PROFILE:-proof}
-read -r -a tests <<< "${TESTS:---workspace --features perigee-cli/lmdb --lib --bins --tests --examples}"
+read -r -a tests <<< "${TESTS:---workspace --features perigeedb-cli/lmdb --lib --bins --tests --examples}"
 logs=target/repeat-tests
 rm -rf "$logs"
 mkdir -p "$logs"

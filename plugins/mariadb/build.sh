@@ -131,7 +131,7 @@ fi
 if [ -z "$bridge" ]; then
   target=${CARGO_TARGET_DIR:-$root/target}
   echo "building the engine (profile $profile)"
-  (cd "$root" && CARGO_TARGET_DIR=$target cargo build --profile "$profile" -p perigee-mariadb-bridge) ||
+  (cd "$root" && CARGO_TARGET_DIR=$target cargo build --profile "$profile" -p perigeedb-mariadb-bridge) ||
     fail "the engine does not build"
   profile_dir=$profile
   if [ "$profile" = dev ]; then profile_dir=debug; fi

@@ -23,7 +23,8 @@ pub enum ErrorKind {
     Locked,
     /// Stored bytes are damaged. Nothing was changed; see `file` and `offset`.
     Corruption,
-    /// The database was written by a newer version. Nothing was changed; use that version.
+    /// The database was written by a newer version, or with a codec that this build lacks. Nothing
+    /// was changed; use that version, or enable the feature that the message names.
     FormatTooNew,
     /// A system call failed. The write was not applied and never will be.
     Io,

@@ -1,6 +1,6 @@
 //! The header: it declares what the library exports, documents every function, and shares no name
 //! with the header of the compatible library. `docs/c-reference.md` is generated from it
-//! (`UPDATE_DOCS=1 cargo test -p perigee-c --test header`).
+//! (`UPDATE_DOCS=1 cargo test -p perigeedb-c --test header`).
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -121,7 +121,7 @@ fn plain(text: &str) -> String {
 fn reference() -> String {
     let mut out = String::from(
         "# Reference of the C library\n\n<!-- Generated from crates/c/include/perigee.h by `UPDATE_DOCS=1 \
-         cargo test -p perigee-c --test header`: do not edit. -->\n\n\
+         cargo test -p perigeedb-c --test header`: do not edit. -->\n\n\
          The header [perigee.h](../crates/c/include/perigee.h) as a page. How to install and link the library:\n\
          [c-api.md](c-api.md).\n\n",
     );
@@ -157,6 +157,6 @@ fn reference_page_is_up_to_date() {
         return;
     }
     let current = fs::read_to_string(&path).unwrap_or_default();
-    let command = "UPDATE_DOCS=1 cargo test -p perigee-c --test header";
+    let command = "UPDATE_DOCS=1 cargo test -p perigeedb-c --test header";
     assert!(current == expected, "docs/c-reference.md is not up to date: run {command}");
 }

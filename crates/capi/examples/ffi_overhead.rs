@@ -2,7 +2,7 @@
 //! C's, interleaved, in CPU time per operation.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-capi --example ffi_overhead -- [DIR] [ROUNDS]
+//! cargo run --profile perf -p perigeedb-capi --example ffi_overhead -- [DIR] [ROUNDS]
 //! ```
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #![allow(unsafe_code)] // It calls the C functions.

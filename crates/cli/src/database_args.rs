@@ -14,7 +14,6 @@ use perigee_file::filename::MANIFEST;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The database directory.
@@ -102,7 +101,7 @@ impl FamilyArg {
 impl KeyFormat {
     /// Returns the key bytes that an argument denotes.
     pub fn parse_key(self, arg: &OsStr) -> Result<Vec<u8>> {
-        let bytes = arg.as_bytes();
+        let bytes = arg.as_encoded_bytes();
         let parsed = match (self.hex, self.escaped) {
             (true, _) => unhex(bytes),
             (_, true) => unescape(bytes),

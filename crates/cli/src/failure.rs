@@ -9,7 +9,6 @@ use serde_json::json;
 use std::fmt::Display;
 use std::io;
 use std::io::Write as _;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Exit code: the key was not found.
@@ -81,7 +80,7 @@ impl Failure {
     )))]
     pub fn missing_feature(action: &str, feature: &str) -> Failure {
         Self::usage(format!("this build cannot {action}: it lacks the feature `{feature}`")).hint(
-            format!("build it with `cargo build --release -p perigee-cli --features {feature}`"),
+            format!("build it with `cargo build --release -p perigeedb-cli --features {feature}`"),
         )
     }
 
@@ -264,7 +263,7 @@ fn usage_failure(rendered: &str) -> Failure {
 
 /// Returns a path as one printable line.
 pub fn show_path(path: &Path) -> String {
-    escape(path.as_os_str().as_bytes())
+    escape(path.as_os_str().as_encoded_bytes())
 }
 
 #[cfg(test)]

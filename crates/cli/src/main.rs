@@ -10,6 +10,7 @@
 mod args;
 mod commands;
 mod failure;
+#[cfg(unix)]
 mod foreign;
 mod output;
 mod database_args;

@@ -1,7 +1,6 @@
 //! Resource usage of a process (peak memory and bytes written; Linux only, unknown elsewhere), and
 //! the limit of open files.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -16,11 +15,17 @@ pub struct ProcessUsage {
 
 /// Raises the soft limit of open files to the hard limit: a read-only open keeps all files of a
 /// database open, so that a concurrent writer may remove them.
+#[cfg(unix)]
 pub fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // If this fails, a later open of a file reports the error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
+
+/// Does nothing: Windows has no limit of practical use.
+#[cfg(not(unix))]
+pub fn raise_file_limit() {}
 
 /// Returns the usage of the process with this id, or of this process (`self`).
 pub fn read_usage(pid: &str) -> ProcessUsage {

@@ -5,7 +5,7 @@ use crate::args::Args;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::path::Path;
 
-const BEGIN: &str = "<!-- Generated from the argument parser by `UPDATE_DOCS=1 cargo test -p perigee-cli reference`: do not edit. -->\n";
+const BEGIN: &str = "<!-- Generated from the argument parser by `UPDATE_DOCS=1 cargo test -p perigeedb-cli reference`: do not edit. -->\n";
 const END: &str = "<!-- End of generated text. -->\n";
 
 fn root() -> Command {
@@ -99,12 +99,12 @@ fn cli_page_contains_the_reference() {
     for (line, expected_line) in current.lines().zip(expected.lines()) {
         assert_eq!(
             line, expected_line,
-            "docs/CLI.md is not up to date: run UPDATE_DOCS=1 cargo test -p perigee-cli reference"
+            "docs/CLI.md is not up to date: run UPDATE_DOCS=1 cargo test -p perigeedb-cli reference"
         );
     }
     assert_eq!(
         current, expected,
-        "docs/CLI.md is not up to date: run UPDATE_DOCS=1 cargo test -p perigee-cli reference"
+        "docs/CLI.md is not up to date: run UPDATE_DOCS=1 cargo test -p perigeedb-cli reference"
     );
 }
 

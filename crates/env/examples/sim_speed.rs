@@ -1,5 +1,5 @@
 //! Measures the speed of the simulation: thread switches, short simulations and I/O calls per
-//! second. Run with `cargo run --profile proof -p perigee-env --example sim_speed`.
+//! second. Run with `cargo run --profile proof -p perigeedb-env --example sim_speed`.
 #![allow(clippy::unwrap_used)]
 
 use perigee_env::fs::memory::{Crash, SimDisk};

@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, RealClock};
 use crate::fs::Fs;
-use crate::fs::PosixFs;
+use crate::fs::RealFs;
 use crate::rand::{Rand, RealRand};
 use crate::spawn::{RealSpawn, Spawn};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Env {
     /// Returns the environment of the real operating system.
     pub fn real() -> Env {
         Env {
-            fs: Arc::new(PosixFs::new()),
+            fs: Arc::new(RealFs::new()),
             clock: Arc::new(RealClock::new()),
             rand: Arc::new(RealRand::new()),
             spawn: Arc::new(RealSpawn),

@@ -17,7 +17,7 @@ pub fn fork_count() -> u64 {
 }
 
 /// Installs the fork handler. Further calls have no effect.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos"))]
 #[allow(unsafe_code)]
 pub fn install_fork_handler() {
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -34,8 +34,8 @@ pub fn install_fork_handler() {
     });
 }
 
-/// Does nothing: forks are not detected with other C libraries.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+/// Does nothing: forks are not detected with other C libraries, and Windows has none.
+#[cfg(not(any(all(target_os = "linux", target_env = "gnu"), target_os = "macos")))]
 pub fn install_fork_handler() {}
 
 /// Identifies the process in which an object was created.

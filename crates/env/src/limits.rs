@@ -7,11 +7,21 @@ pub const FILE_NAME_BYTES_MAX: usize = 255;
 /// Most retries of an open that failed with too many open files: other threads may take the freed
 /// slots first.
 pub const OPEN_RETRIES_MAX: usize = 64;
-/// Most slices that one system call writes (Linux: `IOV_MAX`).
+/// Most slices that one system call writes (Linux and macOS: `IOV_MAX`).
+#[cfg(unix)]
 pub const IOV_SLICES_MAX: usize = 1024;
+
+/// Most bytes of an append of several parts that are joined in memory into one write (Windows).
+#[cfg(windows)]
+pub const JOINED_APPEND_BYTES_MAX: usize = 1 << 20;
+/// Longest delay before a call is repeated that failed because another program has the file open
+/// (Windows), in milliseconds. Delays double from 1 on.
+#[cfg(windows)]
+pub const IN_USE_DELAY_MS_MAX: u64 = 256;
 
 /// Zeros that an append to allocated space writes after its bytes if it is synced. With records of
 /// 100 bytes to 10 KB 16, 64 and 256 KiB made no difference.
+#[cfg(unix)]
 pub const ZEROS_AHEAD_BYTES: usize = 64 << 10;
 
 /// Most bytes of the first append to a log, which a crash may keep although it loses the header of
@@ -28,7 +38,7 @@ pub const FILES_PER_SYNC_THREAD_MIN: usize = 2;
 
 // Clocks
 /// Longest sleep that ends precisely, in microseconds: longer ones may be late by the timer slack
-/// of the kernel, a twentieth of them.
+/// of the Linux kernel, a twentieth of them.
 pub const PRECISE_SLEEP_US_MAX: u64 = 1_000;
 
 const _: () = assert!(SYNC_THREADS_MAX >= 1 && FILES_PER_SYNC_THREAD_MIN >= 1);

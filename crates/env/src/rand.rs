@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A source of random numbers.
@@ -27,13 +26,12 @@ pub struct RealRand {
 impl RealRand {
     /// Creates a source seeded by the operating system.
     pub fn new() -> Self {
-        // The hash keys of the standard library also come from the system; they suffice where
-        // /dev/urandom is missing.
+        // The hash keys of the standard library also come from the system; they suffice where its
+        // random source cannot be used.
         let mut seed = RandomState::new().build_hasher().finish();
         let mut bytes = [0; 8];
-        if std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_ok() {
-            seed ^= u64::from_le_bytes(bytes);
-        }
+        fill_from_system(&mut bytes);
+        seed ^= u64::from_le_bytes(bytes);
         RealRand { state: AtomicU64::new(seed) }
     }
 }
@@ -51,20 +49,31 @@ impl Rand for RealRand {
     /// Random bytes of the operating system, combined with this source's own numbers in case that
     /// the system has none.
     fn fill_unique(&self, bytes: &mut [u8]) {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes[filled..], flags))
-            {
-                Ok(n) if n > 0 => filled += n,
-                _ => break,
-            }
-        }
+        fill_from_system(bytes);
         for part in bytes.chunks_mut(8) {
             let own = self.next_u64().to_le_bytes();
             part.iter_mut().zip(own).for_each(|(byte, own)| *byte ^= own);
         }
     }
+}
+
+/// Fills `bytes` with random bytes of the operating system; leaves the rest unchanged on an error.
+#[cfg(target_os = "linux")]
+fn fill_from_system(bytes: &mut [u8]) {
+    let flags = rustix::rand::GetRandomFlags::empty();
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes[filled..], flags)) {
+            Ok(n) if n > 0 => filled += n,
+            _ => break,
+        }
+    }
+}
+
+/// Fills `bytes` with random bytes of the operating system, unless there is an error.
+#[cfg(not(target_os = "linux"))]
+fn fill_from_system(bytes: &mut [u8]) {
+    let _ = getrandom::fill(bytes);
 }
 
 /// A seeded generator (SplitMix64, Steele et al., OOPSLA 2014). The sequence of a seed never
@@ -143,5 +152,16 @@ mod tests {
     #[test]
     fn two_real_sources_differ() {
         assert_ne!(RealRand::new().next_u64(), RealRand::new().next_u64());
+    }
+
+    #[test]
+    fn system_fills_every_byte() {
+        let mut seen = [0; 100];
+        for _ in 0..20 {
+            let mut bytes = [0; 100];
+            fill_from_system(&mut bytes);
+            seen.iter_mut().zip(bytes).for_each(|(seen, byte)| *seen |= byte);
+        }
+        assert!(seen.iter().all(|b| *b != 0), "{seen:?}");
     }
 }

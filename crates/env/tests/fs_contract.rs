@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use perigee_base::ErrorKind;
-use perigee_env::fs::PosixFs;
+use perigee_env::fs::RealFs;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
 use perigee_env::{Dir, DirOpenMode, Fs};
@@ -31,9 +31,13 @@ impl Drop for ContractScratchDir {
     }
 }
 
+fn is_wine() -> bool {
+    cfg!(windows) && Path::new("C:\\windows\\system32\\wineboot.exe").exists()
+}
+
 fn on_both(check: fn(&dyn Fs, &Path)) {
     let scratch = ContractScratchDir::new();
-    check(&PosixFs::new(), &scratch.0.join("db"));
+    check(&RealFs::new(), &scratch.0.join("db"));
     check(&*SimDisk::new(1), Path::new("/db"));
     for seed in 0..10 {
         SimWorld::new(seed).run(SimDisk::new(seed), |env| check(&*env.fs, Path::new("/db")));
@@ -200,7 +204,13 @@ fn files_are_created_renamed_and_removed() {
             assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some("c")), "{e}");
         }
         let old = dir.open("b").unwrap();
-        dir.rename("a", "b").unwrap();
+        match dir.rename("a", "b") {
+            Err(e) if is_wine() => {
+                eprintln!("skipped: this version of Wine does not replace an open file: {e}");
+                return;
+            }
+            renamed => renamed.unwrap(),
+        }
         dir.rename("b", "b").unwrap();
         assert_eq!(dir.list().unwrap(), ["b"]);
         assert_eq!(read_file(&*dir, "b"), b"ay");
@@ -265,8 +275,8 @@ fn lock_is_exclusive() {
 
 #[test]
 fn boot_id_is_stable() {
-    let (a, b) = (PosixFs::new(), PosixFs::new());
-    if Path::new("/proc/sys/kernel/random/boot_id").exists() {
+    let (a, b) = (RealFs::new(), RealFs::new());
+    if cfg!(target_os = "linux") && Path::new("/proc/sys/kernel/random/boot_id").exists() {
         assert_eq!(a.boot_id(), b.boot_id());
     }
     assert_eq!(a.boot_id(), a.boot_id());
@@ -313,6 +323,8 @@ fn directories_are_renamed_and_removed() {
         assert_eq!(read_file(&*dir, "f"), b"x");
         assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::NotFound);
         dir.remove("f").unwrap();
+        // Windows may keep the name of a removed directory until its last handle is closed.
+        drop((dir, before));
         fs.remove_dir(&new).unwrap();
         assert_eq!(
             fs.open_dir(&new, DirOpenMode::Existing).unwrap_err().kind(),

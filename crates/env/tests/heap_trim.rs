@@ -2,11 +2,11 @@
 //! because the resident size includes all threads of the process.
 
 use perigee_env::Fs;
-use perigee_env::fs::PosixFs;
+use perigee_env::fs::RealFs;
 
 #[test]
 fn trim_heap_returns_freed_pages_to_the_system() {
-    let fs = PosixFs::new();
+    let fs = RealFs::new();
     let resident = || fs.resident_bytes().unwrap_or(0);
     let mut blocks: Vec<Option<Vec<u8>>> = (0..4000).map(|_| Some(vec![7; 10_000])).collect();
     let full = resident();

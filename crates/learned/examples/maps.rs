@@ -1,4 +1,4 @@
-//! Compares the learned map with other ordered maps: `cargo run --release -p perigee-learned
+//! Compares the learned map with other ordered maps: `cargo run --release -p perigeedb-learned
 //! --example maps -- [ENTRIES] [REPS]`.
 //!
 //! Each cell is measured in a separate process, interleaved, in CPU time. Prints the median of the

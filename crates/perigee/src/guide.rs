@@ -141,7 +141,7 @@
 //! | `Aborted` | the transaction exceeded its time limit, or another thread aborted it | begin a new one |
 //! | `Interrupted` | another thread ended the wait for a lock; the transaction goes on | what that thread wants, usually to end the transaction |
 //! | `Io`, `NoMemory` | a system call or a large allocation failed; nothing was applied | remove the cause, then try again |
-//! | `FormatTooNew` | a newer version wrote the database; nothing was changed | use that version |
+//! | `FormatTooNew` | a newer version wrote the database, or one with a codec that this build lacks; nothing was changed | use that version, or enable the feature that the message names |
 //! | `InvalidArgument`, `NotFound`, `AlreadyExists`, `ReadOnly`, `Closed` | the call does not fit the state of the database | change the call |
 //! | `Internal` | a bug in the engine | report it |
 //!
@@ -183,6 +183,9 @@
 //! let (db, key) = (db.clone(), key.to_owned());
 //! let value = tokio::task::spawn_blocking(move || db.get(key)).await??;
 //! ```
+//!
+//! The crate [`perigeedb-tokio`](https://docs.rs/perigeedb-tokio) does that for all calls, and makes
+//! streams of ranges.
 //!
 //! A [`Txn`](crate::Txn), a [`Cursor`](crate::Cursor) and an [`Iter`](crate::Iter) are `Send`: they
 //! can be moved to a blocking thread, but a transaction that stays open across slow awaits retains

@@ -177,7 +177,7 @@ pub mod env {
     pub mod fs {
         #[cfg(feature = "sim")]
         pub use perigee_engine::env::fs::memory;
-        pub use perigee_engine::env::fs::{IdleFileHolder, OpenFileLimiter, PosixFs};
+        pub use perigee_engine::env::fs::{IdleFileHolder, OpenFileLimiter, RealFs};
     }
 }
 
@@ -217,3 +217,8 @@ pub fn example_db() -> Result<Db> {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Compiles the example in the README of the package.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct PackageReadme;

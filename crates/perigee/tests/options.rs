@@ -130,6 +130,6 @@ fn options_page_matches_the_option_tables() {
     let same = written == generated;
     assert!(
         same,
-        "docs/OPTIONS.md is out of date: UPDATE_DOCS=1 cargo test -p perigee --test options"
+        "docs/OPTIONS.md is out of date: UPDATE_DOCS=1 cargo test -p perigeedb --test options"
     );
 }

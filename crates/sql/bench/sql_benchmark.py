@@ -260,7 +260,7 @@ def main():
             parser.error(f"no workloads {', '.join(sorted(unknown))}; --list shows them")
         chosen = {name: chosen[name] for name in args.only.split(",")}
     if not os.access(args.perigee, os.X_OK):
-        parser.error(f"{args.perigee} is no program: build it with\n  cargo build --profile perf -p perigee-cli --features sql")
+        parser.error(f"{args.perigee} is no program: build it with\n  cargo build --profile perf -p perigeedb-cli --features sql")
     try:
         import duckdb  # noqa: F401
     except ImportError:

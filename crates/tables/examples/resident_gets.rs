@@ -2,7 +2,7 @@
 //! through the block cache, through the row cache, and from a `learned::Map` beside the table.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-tables --example resident_gets
+//! cargo run --profile perf -p perigeedb-tables --example resident_gets
 //! ```
 //!
 //! The map is an upper bound: no writes, no transactions, no snapshots, one lock for readers.

@@ -2,7 +2,7 @@
 //! random order of their keys, into a new table each time.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-tables --example table_loads [ROUNDS] [sorted|unsorted]
+//! cargo run --profile perf -p perigeedb-tables --example table_loads [ROUNDS] [sorted|unsorted]
 //! ```
 //!
 //! Prints nanoseconds of time for a row: the fastest of the rounds.

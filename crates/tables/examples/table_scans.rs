@@ -3,7 +3,7 @@
 //! in random order.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-tables --example table_scans [ROUNDS] [loaded|written]
+//! cargo run --profile perf -p perigeedb-tables --example table_scans [ROUNDS] [loaded|written]
 //! ```
 //!
 //! Prints nanoseconds of time for a row: the fastest of the rounds, because other work on the

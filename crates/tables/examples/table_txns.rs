@@ -2,7 +2,7 @@
 //! their keys, 1,000 in each transaction, into a new table each time.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-tables --example table_txns [ROUNDS] [insert|put] [SYNC]
+//! cargo run --profile perf -p perigeedb-tables --example table_txns [ROUNDS] [insert|put] [SYNC]
 //! ```
 //!
 //! SYNC: `full` to sync each commit. Prints nanoseconds for a row, the fastest of the rounds: in

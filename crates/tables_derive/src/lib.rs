@@ -1,4 +1,4 @@
-//! The derive macro `Row` of `perigee-tables`: writes the code that encodes and decodes the fields
+//! The derive macro `Row` of `perigeedb-tables`: writes the code that encodes and decodes the fields
 //! of a struct. The trait documents the attributes.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Benchmark of the memtable on its own: `cargo run --profile perf -p perigee-tree --example
+//! Benchmark of the memtable on its own: `cargo run --profile perf -p perigeedb-tree --example
 //! memtable [ENTRIES]`
 //!
 //! 16-byte keys, 100-byte values; nanoseconds of this thread's CPU time per operation

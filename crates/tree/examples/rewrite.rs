@@ -1,4 +1,4 @@
-//! Benchmark of flush and compaction on their own: `cargo run --profile perf -p perigee-tree
+//! Benchmark of flush and compaction on their own: `cargo run --profile perf -p perigeedb-tree
 //! --example rewrite [ENTRIES [ROUNDS]]`
 //!
 //! Measures flushes of memtables and merges of four such runs with a last level ten times as large:

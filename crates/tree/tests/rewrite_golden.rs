@@ -6,7 +6,7 @@
 //! compaction filters, merge operators that fail, value separation, block pass-through, output
 //! boundaries and common sequence numbers.
 //!
-//! After an intended change of the output: `UPDATE_HASHES=1 cargo test -p perigee-tree --test
+//! After an intended change of the output: `UPDATE_HASHES=1 cargo test -p perigeedb-tree --test
 //! rewrite_golden`. `GOLDEN_SEEDS=1..601` hashes other seeds and prints one line for each, which
 //! compares two revisions; `GOLDEN_DETAIL=1` prints a line for each rewrite.
 #![allow(clippy::unwrap_used)]

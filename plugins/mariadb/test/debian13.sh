@@ -92,7 +92,7 @@ run mariadbd --version
 
 # ---- the plugin ----
 
-(cd "$root" && cargo build --profile "$profile" -p perigee-mariadb-bridge)
+(cd "$root" && cargo build --profile "$profile" -p perigeedb-mariadb-bridge)
 profile_dir=$profile
 if [ "$profile" = dev ]; then profile_dir=debug; fi
 library=${CARGO_TARGET_DIR:-$root/target}/$profile_dir/libperigee_mariadb_bridge.a

@@ -22,7 +22,7 @@ pub trait RowKey:
     + KeyPrefix<<Self::Row as Row>::Key>
     + 'static
 {
-    /// The row type of `perigee-tables` with this key.
+    /// The row type of `perigeedb-tables` with this key.
     type Row: StoredRow<Self>;
     /// Column type of SQLite.
     const SQL_TYPE: &'static str;
@@ -39,7 +39,7 @@ pub trait RowKey:
     fn from_sql(value: ValueRef<'_>) -> Option<Self>;
     fn to_redb(&self) -> <Self::RedbKey as redb::Value>::SelfType<'_>;
     fn from_redb(key: <Self::RedbKey as redb::Value>::SelfType<'_>) -> Self;
-    /// Appends the key as `perigee-tables` stores it.
+    /// Appends the key as `perigeedb-tables` stores it.
     fn encode(&self, out: &mut Vec<u8>);
 }
 

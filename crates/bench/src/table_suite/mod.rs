@@ -1,4 +1,4 @@
-//! The suite `tables`: the crate `perigee-tables` beside SQLite and redb, with rows of one table.
+//! The suite `tables`: the crate `perigeedb-tables` beside SQLite and redb, with rows of one table.
 //!
 //! A repetition runs in a process of its own, like that of other workloads (`crate::job`): a
 //! workload that fills the table, then others on the same table. All databases get the same rows in

@@ -48,7 +48,9 @@ struct Operation<K> {
 pub struct Operations<'d, K> {
     pub data: &'d Dataset<K>,
     pub workload: RowWorkload,
-    /// Number of operations of this thread.
+    /// Operations of `Transactions` that an earlier phase has executed.
+    pub first: u64,
+    /// Number of operations of this thread, those before `first` included.
     pub ops: u64,
     pub thread: u64,
     pub threads: u64,
@@ -77,7 +79,7 @@ impl<K: RowKey> Operations<'_, K> {
         meter: &mut Meter<'_>,
     ) -> Result<()> {
         let mut rows: Vec<(K, Vec<u8>)> = Vec::new();
-        let mut at = 0;
+        let mut at = self.first;
         while at < self.ops && !meter.time_up {
             let end = self.ops.min(at + TXN_ROWS as u64);
             let data = self.data;
@@ -92,7 +94,7 @@ impl<K: RowKey> Operations<'_, K> {
             meter.time_call(end - at, || session.insert_rows(&rows));
             at = end;
         }
-        meter.written_bytes += at * self.entry_bytes();
+        meter.written_bytes += (at - self.first) * self.entry_bytes();
         Ok(())
     }
     fn get(

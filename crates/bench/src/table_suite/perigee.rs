@@ -1,4 +1,4 @@
-//! `perigee-tables`, through its public API.
+//! `perigeedb-tables`, through its public API.
 
 use super::dataset::{Dataset, RowKey, StoredRow};
 use super::store::{EngineReader, RowSession, RowStore};

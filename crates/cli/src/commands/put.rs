@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,7 +89,9 @@ impl<'a> Source<'a> {
                 Ok(Source::File(path, file))
             }
             (None, Some(value)) if value == "-" => Ok(Source::Stdin),
-            (None, value) => Ok(Source::Argument(value.as_ref().map_or(&[][..], |v| v.as_bytes()))),
+            (None, value) => {
+                Ok(Source::Argument(value.as_ref().map_or(&[][..], |v| v.as_encoded_bytes())))
+            }
         }
     }
     /// Writes the whole source, with a progress bar.

@@ -265,6 +265,7 @@ impl RandomAccessFile for ClosableRandomAccessFile {
 mod tests {
     use super::*;
     use crate::fs::memory::SimDisk;
+    use crate::fs::os_error::TOO_MANY_FILES;
     use crate::fs::{DirOpenMode, Fs};
 
     #[test]
@@ -297,7 +298,7 @@ mod tests {
         disk.set_open_file_limit(Some(2));
         let held = [dir.create("a").unwrap(), dir.create("b").unwrap()];
         let e = dir.create("c").unwrap_err();
-        assert_eq!((e.kind(), e.os_error()), (ErrorKind::Io, Some(24)), "{e}");
+        assert_eq!((e.kind(), e.os_error()), (ErrorKind::Io, Some(TOO_MANY_FILES[0])), "{e}");
         assert_eq!(dir.list().unwrap(), ["a", "b"], "the failed create left no file");
         drop(held);
         dir.create("c").unwrap();

@@ -1,6 +1,7 @@
 //! Fault injection: which mutating call of a simulated disk fails, and how. Only counts calls; the
 //! disk applies the effect of a failure to the bytes.
 
+use super::os_error::{DEVICE_FAILED, DISK_FULL};
 use perigee_base::{Error, ErrorKind};
 
 /// A kind of failure.
@@ -54,8 +55,8 @@ impl Fault {
     pub(crate) fn error(self, doing: &str) -> Error {
         let os = |code| Error::io(doing, &std::io::Error::from_raw_os_error(code));
         match self {
-            Fault::Eio | Fault::SyncFails => os(5),
-            Fault::Enospc => os(28),
+            Fault::Eio | Fault::SyncFails => os(DEVICE_FAILED),
+            Fault::Enospc => os(DISK_FULL),
             Fault::ShortWrite => Error::new(ErrorKind::Io, format!("{doing}: short write")),
         }
     }

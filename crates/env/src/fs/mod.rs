@@ -7,15 +7,21 @@ use crate::limits::ZERO_SCAN_WINDOW_BYTES;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod file_name;
+mod os_error;
 mod open_file_limiter;
 #[cfg(feature = "sim")]
 mod fault;
 mod read_only_dir;
+mod parallel_sync;
+#[cfg(unix)]
 mod posix;
+#[cfg(windows)]
+mod windows;
+mod real_fs;
 #[cfg(feature = "sim")]
 pub mod memory;
 mod closable_dir;
@@ -23,15 +29,16 @@ pub(crate) mod encrypted;
 
 pub use closable_dir::ClosableDir;
 pub use open_file_limiter::{IdleFileHolder, OpenFileLimiter};
-pub use posix::PosixFs;
 pub use read_only_dir::{ReadOnlyDir, ReadOnlyFile, read_only_error};
+pub use real_fs::RealFs;
 
 /// How to open a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirOpenMode {
     /// The directory must exist (`NotFound` otherwise).
     Existing,
-    /// The directory is created (mode 0700, its parent synced) if it does not exist.
+    /// The directory is created (mode 0700 where files have modes, its parent synced) if it does not
+    /// exist.
     CreateIfMissing,
 }
 
@@ -88,7 +95,8 @@ pub trait Dir: Send + Sync + Debug {
     fn list_non_files(&self) -> Result<Vec<String>>;
     /// Returns the length of a file, or `None` if it does not exist.
     fn file_len(&self, name: &str) -> Result<Option<u64>>;
-    /// Creates a new, empty file (mode 0600); `AlreadyExists` if the name exists.
+    /// Creates a new, empty file (mode 0600 where files have modes); `AlreadyExists` if the name
+    /// exists.
     fn create(&self, name: &str) -> Result<Arc<dyn WritableFile>>;
     /// Opens an existing file for appending, truncating and syncing.
     fn append_to(&self, name: &str) -> Result<Arc<dyn WritableFile>>;
@@ -225,6 +233,35 @@ fn locked_error(path: &Path) -> Error {
         path.display()
     );
     Error::new(ErrorKind::Locked, text)
+}
+
+/// Returns the error of a failed sync, always of kind `Io`: a full disk that is detected at the
+/// sync has lost data, so the caller must not retry.
+fn sync_error(doing: impl std::fmt::Display, e: &std::io::Error) -> Error {
+    let error = Error::io(doing, e);
+    if error.kind() == ErrorKind::Io { error } else { error.wrap(ErrorKind::Io, "sync failed") }
+}
+
+/// Returns the error for a name of something that is not a regular file.
+fn not_regular_error(name: &str) -> Error {
+    Error::invalid("it is not a regular file").in_file(name)
+}
+
+/// Returns the length of an open file, which must be a regular one.
+fn regular_file_len(file: &std::fs::File, name: &str) -> Result<u64> {
+    let meta =
+        file.metadata().map_err(|e| Error::io(format_args!("stat {name}"), &e).in_file(name))?;
+    if meta.is_file() { Ok(meta.len()) } else { Err(not_regular_error(name)) }
+}
+
+/// Returns the parent of a path, which may be the current directory.
+fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
+        // The root of a file system is its own parent.
+        _ if path.has_root() => path.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 /// Returns the error for a read beyond the end of a file.

@@ -7,6 +7,7 @@
 //!
 //! The lock guards the list of holders; no holder is called, and no file closed, under it.
 
+use super::os_error::TOO_MANY_FILES;
 use crate::limits::OPEN_RETRIES_MAX;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
@@ -14,9 +15,6 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Error numbers for too many open files in the process or in the system.
-const EMFILE: i32 = 24;
-const ENFILE: i32 = 23;
 /// Number of idle files closed before a retry.
 const RECLAIM_BATCH: usize = 16;
 
@@ -151,11 +149,11 @@ impl OpenFileLimiter {
 /// Returns the error for too many open files, in the simulation.
 #[cfg(feature = "sim")]
 pub(crate) fn too_many_files_error(doing: &str) -> Error {
-    Error::io(doing, &std::io::Error::from_raw_os_error(EMFILE))
+    Error::io(doing, &std::io::Error::from_raw_os_error(TOO_MANY_FILES[0]))
 }
 
 fn is_too_many_files(e: &Error) -> bool {
-    matches!(e.os_error(), Some(EMFILE | ENFILE))
+    e.os_error().is_some_and(|number| TOO_MANY_FILES.contains(&number))
 }
 
 #[cfg(test)]
@@ -211,7 +209,7 @@ mod tests {
             calls += 1;
             Err::<(), _>(too_many_files_error("open"))
         });
-        assert_eq!(refused.unwrap_err().os_error(), Some(EMFILE));
+        assert_eq!(refused.unwrap_err().os_error(), Some(TOO_MANY_FILES[0]));
         assert_eq!((calls, idle.idle_count()), (2, 0));
         let other = files.open_with_retry(|| Err::<(), _>(Error::new(ErrorKind::NotFound, "none")));
         assert_eq!(other.unwrap_err().kind(), ErrorKind::NotFound);

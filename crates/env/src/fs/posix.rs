@@ -1,29 +1,42 @@
-//! The real file system. Files in a directory are accessed relative to its handle, never by path
-//! and never through symbolic links. Directories have mode 0700 and files 0600, regardless of the
-//! umask.
+//! The real file system of Unix systems. Files in a directory are accessed relative to its handle,
+//! never by path and never through symbolic links. Directories have mode 0700 and files 0600,
+//! regardless of the umask.
 //!
 //! A rename, creation or removal is durable after an `fsync` of the directory; contents are durable
-//! after `fdatasync`.
+//! after `fdatasync` (macOS: both `F_FULLFSYNC`). What differs between Unix systems is in `linux`,
+//! `macos` and `other_unix`, modules with the same functions; only one is compiled.
 
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+mod other_unix;
 mod lock;
+mod sync;
 mod write_back;
 mod zeroed_space;
 mod file;
-mod system_limits;
 mod heap;
-mod parallel_sync;
 mod dir;
 
-use super::open_file_limiter::OpenFileLimiter;
-use super::{Dir, DirOpenMode, Fs};
-use crate::rand::{Rand, RealRand};
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+use other_unix as system;
+
+use super::{Dir, DirOpenMode, parent_of};
 use dir::PosixDir;
-use perigee_base::{Error, ErrorKind, Result, checksum};
+pub(super) use heap::trim_heap;
+use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+pub(super) use system::{boot_id, memory_limit_bytes, resident_bytes};
 
 const DIR_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -31,102 +44,53 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const FILE_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 const DIR_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 
-/// The file system of the operating system.
-#[derive(Debug)]
-pub struct PosixFs {
-    boot_id: u64,
+/// Opens a directory; see [`super::Fs::open_dir`].
+pub(super) fn open_dir(path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>> {
+    let created = mode == DirOpenMode::CreateIfMissing && create_dir(path)?;
+    let handle =
+        rustix::fs::open(path, DIR_FLAGS, Mode::empty()).map_err(|e| open_dir_error(path, e))?;
+    if created {
+        set_mode(&handle, DIR_MODE, path)?;
+    }
+    let dir = PosixDir::new(File::from(handle), path.to_owned())?;
+    if mode == DirOpenMode::CreateIfMissing {
+        // Also if it exists: the process that created it may have crashed before this sync.
+        sync_parent(path, created)?;
+    }
+    Ok(Arc::new(dir))
 }
 
-impl PosixFs {
-    /// Creates the file system, reads the boot id and installs the fork handler.
-    pub fn new() -> Self {
-        crate::fork::install_fork_handler();
-        PosixFs { boot_id: read_boot_id() }
-    }
-}
-
-impl Default for PosixFs {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Fs for PosixFs {
-    /// A symbolic link to a directory is followed: the owner decides where a database is stored.
-    fn open_dir(&self, path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>> {
-        let created = mode == DirOpenMode::CreateIfMissing && create_dir(path)?;
-        let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty())
-            .map_err(|e| open_dir_error(path, e))?;
-        if created {
-            set_mode(&handle, DIR_MODE, path)?;
-        }
-        let dir = PosixDir::new(File::from(handle), path.to_owned())?;
-        if mode == DirOpenMode::CreateIfMissing {
-            // Also if it exists: the process that created it may have crashed before this sync.
-            sync_parent(path, created)?;
-        }
-        Ok(Arc::new(dir))
-    }
-
-    fn boot_id(&self) -> u64 {
-        self.boot_id
-    }
-
-    fn memory_limit_bytes(&self) -> Option<u64> {
-        system_limits::memory_limit_bytes()
-    }
-
-    fn resident_bytes(&self) -> Option<u64> {
-        system_limits::resident_bytes()
-    }
-
-    fn trim_heap(&self) {
-        heap::trim_heap();
-    }
-
-    fn open_file_limit(&self) -> Option<u64> {
-        system_limits::open_file_limit()
-    }
-
-    fn open_file_limiter(&self) -> Arc<OpenFileLimiter> {
-        OpenFileLimiter::process_wide()
-    }
-
-    fn rename_dir(&self, from: &Path, to: &Path) -> Result<()> {
-        rustix::fs::rename(from, to).map_err(|e| {
-            let shown = to.display();
-            match e {
-                Errno::NOTEMPTY | Errno::EXIST => {
-                    Error::new(ErrorKind::AlreadyExists, format!("{shown} exists and is not empty"))
-                }
-                Errno::NOTDIR => {
-                    Error::new(ErrorKind::AlreadyExists, format!("{shown} is not a directory"))
-                }
-                e => os_error(format_args!("rename {} to {shown}", from.display()), e),
-            }
-        })?;
-        sync_parent(to, true)
-            .map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new name may not be durable"))
-    }
-
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        rustix::fs::rmdir(path).map_err(|e| match e {
+/// Renames a directory; see [`super::Fs::rename_dir`].
+pub(super) fn rename_dir(from: &Path, to: &Path) -> Result<()> {
+    rustix::fs::rename(from, to).map_err(|e| {
+        let shown = to.display();
+        match e {
             Errno::NOTEMPTY | Errno::EXIST => {
-                Error::new(ErrorKind::AlreadyExists, format!("{} is not empty", path.display()))
+                Error::new(ErrorKind::AlreadyExists, format!("{shown} exists and is not empty"))
             }
-            e => os_error(format_args!("remove directory {}", path.display()), e),
-        })
-    }
+            Errno::NOTDIR => {
+                Error::new(ErrorKind::AlreadyExists, format!("{shown} is not a directory"))
+            }
+            e => os_error(format_args!("rename {} to {shown}", from.display()), e),
+        }
+    })?;
+    sync_parent(to, true)
+        .map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new name may not be durable"))
 }
 
-/// Returns a number derived from the boot id of Linux. If the boot id cannot be read, the number is
-/// random: it differs from every stored number, so the reader assumes that the system may have
-/// stopped in between, which is safe. (0 for "unknown" would be equal to itself.)
-fn read_boot_id() -> u64 {
-    match std::fs::read("/proc/sys/kernel/random/boot_id") {
-        Ok(id) if !id.is_empty() => checksum::key_hash(&id),
-        _ => RealRand::new().next_u64(),
-    }
+/// Removes an empty directory; see [`super::Fs::remove_dir`].
+pub(super) fn remove_dir(path: &Path) -> Result<()> {
+    rustix::fs::rmdir(path).map_err(|e| match e {
+        Errno::NOTEMPTY | Errno::EXIST => {
+            Error::new(ErrorKind::AlreadyExists, format!("{} is not empty", path.display()))
+        }
+        e => os_error(format_args!("remove directory {}", path.display()), e),
+    })
+}
+
+/// Returns the number of files that the process may have open.
+pub(super) fn open_file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
 /// Creates a directory. Returns true if this call created it, false if it existed.
@@ -149,20 +113,13 @@ fn create_dir(path: &Path) -> Result<bool> {
 
 fn sync_parent(path: &Path, created: bool) -> Result<()> {
     let parent = parent_of(path);
-    let result = File::open(&parent).and_then(|dir| dir.sync_all());
+    let result = File::open(&parent).and_then(|dir| sync::sync_dir(&dir));
     match result {
         // The parent may be searchable but not readable; an existing entry in it need not be
         // synced.
         Err(e) if !created && e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
         Err(e) => Err(Error::io(format_args!("sync directory {}", parent.display()), &e)),
         Ok(()) => Ok(()),
-    }
-}
-
-fn parent_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p.to_owned(),
-        _ => PathBuf::from(if path.has_root() { "/" } else { "." }),
     }
 }
 

@@ -38,6 +38,7 @@ impl AdaptiveCompression {
     /// unchanged.
     pub fn new(configured: Compression, block_bytes: usize) -> AdaptiveCompression {
         let enabled = configured == Compression::Lz4
+            && Codec::Zstd.is_available()
             && block_bytes * BLOCK_GROWTH_HALVES / 2 <= LARGE_BLOCK_BYTES_MAX;
         AdaptiveCompression {
             enabled,
@@ -94,6 +95,7 @@ impl AdaptiveCompression {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "zstd")]
     #[test]
     fn regular_data_switches_to_zstd() {
         let mut d = AdaptiveCompression::new(Compression::Lz4, 4096);

@@ -1,4 +1,4 @@
-//! Benchmarks gets of data that is completely in memory: `cargo run --profile perf -p perigee
+//! Benchmarks gets of data that is completely in memory: `cargo run --profile perf -p perigeedb
 //! --example cached_reads -- [ENTRIES [GETS [WHAT]]]`
 //!
 //! 16-byte keys, 100-byte values, and a cache larger than the data. After a flush, once background

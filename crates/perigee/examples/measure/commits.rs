@@ -1,4 +1,4 @@
-//! Benchmarks commits: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH]
+//! Benchmarks commits: `cargo run --profile perf -p perigeedb --example commits -- [THREADS] [BATCH]
 //! [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
 //!
 //! 16-byte keys in random order; values of 100 bytes (or VALUE_BYTES), half of them random. Prints

@@ -1,5 +1,5 @@
 //! Measures the size of each part of the table files, and the cost of reads: `cargo run --profile
-//! perf -p perigee --example disk_sizes -- [ENTRIES] [CACHE_MIB] [SET]...`
+//! perf -p perigeedb --example disk_sizes -- [ENTRIES] [CACHE_MIB] [SET]...`
 //!
 //! A set is one of:
 //! - `ascending` or `swapped`: keys are a 16-byte counter, byte-swapped or not; 100-byte values are

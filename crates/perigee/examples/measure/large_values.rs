@@ -1,4 +1,4 @@
-//! Benchmarks large values beside plain files: `cargo run --profile perf -p perigee --example
+//! Benchmarks large values beside plain files: `cargo run --profile perf -p perigeedb --example
 //! large_values -- [MIB [ROUNDS [none|lz4]]]`
 //!
 //! In turn, ROUNDS times: writes a value of MIB MiB of incompressible bytes to a file and syncs it,

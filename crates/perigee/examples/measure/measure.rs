@@ -1,4 +1,4 @@
-//! A simple measurement of loads, reads and scans: `cargo run --release -p perigee --example
+//! A simple measurement of loads, reads and scans: `cargo run --release -p perigeedb --example
 //! measure [ENTRIES]`
 //!
 //! 16-byte keys in random order, 100-byte values that are half random, batches of 1000 and of 1

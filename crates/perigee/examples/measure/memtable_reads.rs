@@ -2,7 +2,7 @@
 //! writes and reads in turn.
 //!
 //! ```text
-//! cargo run --release -p perigee --example memtable_reads [ENTRIES]     default: 1 million
+//! cargo run --release -p perigeedb --example memtable_reads [ENTRIES]     default: 1 million
 //! ```
 
 use perigee::{Db, Durability, FamilyOptions, Options, WriteBatch};

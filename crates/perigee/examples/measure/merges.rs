@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee --example merges -- [INCREMENTS] [KEYS]
+//! cargo run --profile perf -p perigeedb --example merges -- [INCREMENTS] [KEYS]
 //! ```
 //! Durability `None`, one thread, 8-byte values. Prints the wall time per increment, and per key
 //! for reads of all keys.

@@ -1,4 +1,4 @@
-//! Compares single gets with `multi_get`, cold and cached: `cargo run --release -p perigee
+//! Compares single gets with `multi_get`, cold and cached: `cargo run --release -p perigeedb
 //! --example multi_get [ENTRIES]`
 //!
 //! 16-byte keys, 100-byte values; sets of 1000 keys, spread over the whole column family or from

@@ -1,5 +1,5 @@
 //! Measures write and space amplification of random overwrites, on a data set ten times as large as
-//! a memtable: `cargo run --release -p perigee --example overwrites [ENTRIES [ROUNDS [SPACE
+//! a memtable: `cargo run --release -p perigeedb --example overwrites [ENTRIES [ROUNDS [SPACE
 //! [VALUE_BYTES [PAUSE_MS]]]]]`
 //!
 //! 16-byte keys, values of 100 bytes (or VALUE_BYTES: from 4096 on they are in value logs) that are

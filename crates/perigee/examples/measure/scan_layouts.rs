@@ -1,6 +1,6 @@
 //! Benchmarks scans, ranges and seeks in three layouts: as loaded in random order (`loaded`), in
 //! one sorted run (`compacted`), and with recent overwrites in the memtable (`beside`). `cargo run
-//! --profile perf -p perigee --example scan_layouts -- [ENTRIES] [ROUNDS] [CACHE_MIB] [LAYOUT]
+//! --profile perf -p perigeedb --example scan_layouts -- [ENTRIES] [ROUNDS] [CACHE_MIB] [LAYOUT]
 //! [WHAT]`
 //!
 //! 16-byte keys in random order, 100-byte values that are half random; by default the cache is half

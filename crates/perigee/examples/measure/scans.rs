@@ -1,4 +1,4 @@
-//! Benchmarks seeks, ranges and scans: `cargo run --release -p perigee --example scans [ENTRIES]
+//! Benchmarks seeks, ranges and scans: `cargo run --release -p perigeedb --example scans [ENTRIES]
 //! [ROUNDS] [WHAT]`
 //!
 //! 16-byte keys in random order, 100-byte values that are half random; several sorted runs and a

@@ -1,4 +1,4 @@
-//! Benchmarks reads that miss the block cache: `cargo run --profile perf -p perigee --example
+//! Benchmarks reads that miss the block cache: `cargo run --profile perf -p perigeedb --example
 //! uncached_reads -- [ENTRIES] [BLOCK_BYTES] [half|ramp|random] [CACHE_MIB]`
 //!
 //! 16-byte random keys, 100-byte values, one thread. Prints the CPU time of the process in

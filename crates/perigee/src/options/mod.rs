@@ -8,6 +8,8 @@ pub mod callbacks;
 pub mod syntax;
 pub mod table;
 pub mod file;
+#[cfg(feature = "toml")]
+pub mod toml_reader;
 #[cfg(feature = "serde")]
 pub mod serialization;
 

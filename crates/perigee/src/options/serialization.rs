@@ -2,8 +2,8 @@
 //! and of a column family have the structure of an options file: a map from names to numbers, flags
 //! and texts such as `64 MiB`. Options that are missing have their defaults.
 
-use crate::options::file;
 use crate::options::{FamilyOptions, Options};
+use crate::options::{file, toml_reader};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
@@ -17,7 +17,7 @@ impl Serialize for Options {
 impl<'de> Deserialize<'de> for Options {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
         let table = toml::Table::deserialize(deserializer)?;
-        file::parse_options(&table).map_err(|e| D::Error::custom(e.message()))
+        toml_reader::parse_options(&table).map_err(|e| D::Error::custom(e.message()))
     }
 }
 
@@ -31,6 +31,7 @@ impl Serialize for FamilyOptions {
 impl<'de> Deserialize<'de> for FamilyOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FamilyOptions, D::Error> {
         let table = toml::Table::deserialize(deserializer)?;
-        file::parse_family("column family", &table).map_err(|e| D::Error::custom(e.message()))
+        toml_reader::parse_family("column family", &table)
+            .map_err(|e| D::Error::custom(e.message()))
     }
 }

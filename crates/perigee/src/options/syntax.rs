@@ -8,7 +8,8 @@ use perigee_engine::{Error, Isolation, value_syntax};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A value in an options file.
+/// A value in an options file. Values are only parsed with the feature `toml`.
+#[cfg_attr(not(feature = "toml"), allow(dead_code))]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
     Text(String),

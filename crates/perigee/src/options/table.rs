@@ -27,6 +27,7 @@ pub(crate) struct Row<T: 'static> {
     pub name: &'static str,
     pub tradeoff: &'static str,
     pub get: fn(&T) -> String,
+    #[cfg_attr(not(feature = "toml"), allow(dead_code))]
     pub set: fn(&mut T, &Scalar) -> Result<(), String>,
 }
 

@@ -1,5 +1,5 @@
 //! Measures the calls that the handler makes for each row, beside the same calls of the engine:
-//! `cargo run --release -p perigee-mariadb-bridge --example calls`.
+//! `cargo run --release -p perigeedb-mariadb-bridge --example calls`.
 #![allow(unsafe_code)] // The measured functions are C functions.
 #![allow(clippy::unwrap_used)] // A failure ends the measurement.
 

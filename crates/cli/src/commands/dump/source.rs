@@ -4,7 +4,6 @@ use crate::failure::{Failure, Result};
 use perigee_base::codec::Decoder;
 use perigee_base::{Error, FileHeader, FileId, FileKind, HEADER_BYTES};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::dump_writer::DumpWriter;
@@ -34,8 +33,7 @@ impl DumpSource {
     pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let len = self.bytes.saturating_sub(offset).min(len as u64) as usize;
         let mut bytes = vec![0; len];
-        self.file
-            .read_exact_at(&mut bytes, offset)
+        read_exact_at(&self.file, &mut bytes, offset)
             .map_err(|e| Failure::file("read", Path::new(&self.name), &e))?;
         Ok(bytes)
     }
@@ -67,6 +65,25 @@ impl DumpSource {
     pub fn too_short_error(&self, what: &str) -> Error {
         Error::corruption(format!("the file ends inside {what}"))
     }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buf: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    while !buf.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, buf, offset)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                buf = &mut buf[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns a field of a header whose checksum is wrong; 0 if it is cut off.

@@ -3,8 +3,7 @@
 
 use crate::failure::{Failure, Result, show_path};
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileTypeExt;
+use std::fs::{File, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// See the module. Removes the temporary file when it is dropped before [`TargetFile::finish`].
@@ -19,11 +18,22 @@ fn exists(target: &Path) -> Failure {
     Failure::usage(format!("{} already exists", show_path(target))).hint("specify a new file")
 }
 
+#[cfg(unix)]
+fn is_pipe_or_device(meta: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    meta.file_type().is_fifo() || meta.file_type().is_char_device()
+}
+
+#[cfg(not(unix))]
+fn is_pipe_or_device(meta: &Metadata) -> bool {
+    !meta.is_file() && !meta.is_dir()
+}
+
 impl TargetFile {
     /// Creates the temporary file; opens a target that is a pipe or a character device.
     pub fn create(target: &Path) -> Result<TargetFile> {
         if let Ok(meta) = target.metadata()
-            && (meta.file_type().is_fifo() || meta.file_type().is_char_device())
+            && is_pipe_or_device(&meta)
         {
             let file = OpenOptions::new().write(true).open(target);
             let file = file.map_err(|e| Failure::file("open", target, &e))?;

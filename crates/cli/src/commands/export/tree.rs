@@ -10,7 +10,6 @@ use perigee::Cursor;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{ExportCounts, safe_path};
@@ -84,19 +83,34 @@ fn create_file(
         Err(reason) => return Ok(Err(reason)),
     };
     let Some((name, dirs)) = parts.split_last() else { return Ok(Err("it is empty")) };
+    let names = dirs.iter().map(|dir| file_name(dir)).collect::<Option<Vec<&OsStr>>>();
+    let (Some(dirs), Some(name)) = (names, file_name(name)) else {
+        return Ok(Err("it is not Unicode, unlike file names on Windows"));
+    };
     let mut dir = root.to_path_buf();
-    dir.extend(dirs.iter().map(|d| OsStr::from_bytes(d)));
+    dir.extend(&dirs);
     if dir != *last_dir {
-        match make_dirs(root, dirs) {
+        match make_dirs(root, &dirs) {
             Ok(()) => last_dir.clone_from(&dir),
             Err(e) => return classify_create_error(e, &dir),
         }
     }
-    let path = dir.join(OsStr::from_bytes(name));
+    let path = dir.join(name);
     match File::create_new(&path) {
         Ok(file) => Ok(Ok(file)),
         Err(e) => classify_create_error(e, &path),
     }
+}
+
+/// Returns a component of a key as a file name, if it can be one.
+#[cfg(unix)]
+fn file_name(bytes: &[u8]) -> Option<&OsStr> {
+    Some(std::os::unix::ffi::OsStrExt::from_bytes(bytes))
+}
+
+#[cfg(not(unix))]
+fn file_name(bytes: &[u8]) -> Option<&OsStr> {
+    std::str::from_utf8(bytes).ok().map(OsStr::new)
 }
 
 /// Returns the reason to refuse the key if its path is taken or its name is rejected by the file
@@ -117,10 +131,10 @@ fn classify_create_error(
 }
 
 /// Creates the directories one by one. Each that exists was created earlier in this export.
-fn make_dirs(root: &Path, dirs: &[&[u8]]) -> io::Result<()> {
+fn make_dirs(root: &Path, dirs: &[&OsStr]) -> io::Result<()> {
     let mut path = root.to_path_buf();
     for dir in dirs {
-        path.push(OsStr::from_bytes(dir));
+        path.push(dir);
         match fs::create_dir(&path) {
             Err(e)
                 if e.kind() == io::ErrorKind::AlreadyExists

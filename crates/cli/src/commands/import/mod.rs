@@ -14,6 +14,10 @@ mod cells;
 mod rows;
 pub mod tree;
 mod input;
+#[cfg(unix)]
+mod foreign;
+#[cfg(not(unix))]
+#[path = "no_foreign.rs"]
 mod foreign;
 mod table;
 

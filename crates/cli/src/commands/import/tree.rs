@@ -8,7 +8,6 @@ use crate::failure::{Failure, Result, show_path};
 use perigee::limits;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use walkdir::{DirEntry, WalkDir};
 
@@ -64,7 +63,12 @@ fn tree_item(base: &Path, entry: walkdir::Result<DirEntry>) -> Option<TreeItem> 
 fn key_of(base: &Path, path: &Path, depth: usize) -> Vec<u8> {
     let below =
         if depth == 0 { path.file_name().map(Path::new) } else { path.strip_prefix(base).ok() };
-    below.unwrap_or(path).as_os_str().as_bytes().to_vec()
+    let mut key = below.unwrap_or(path).as_os_str().as_encoded_bytes().to_vec();
+    if cfg!(windows) {
+        // No file name contains a separator.
+        key.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+    }
+    key
 }
 
 /// Returns the last component of a path, for `--with-name`.
@@ -76,7 +80,7 @@ pub fn last_path_part(path: &Path) -> Result<Vec<u8>> {
             Err(e) => return Err(Failure::file("open", path, &e)),
         },
     };
-    Ok(name.as_bytes().to_vec())
+    Ok(name.as_encoded_bytes().to_vec())
 }
 
 /// Imports every file.
@@ -141,6 +145,7 @@ mod tests {
         for name in ["b/c/two", "b/one", "a", "z"] {
             fs::write(root.join(name), name).unwrap();
         }
+        #[cfg(unix)]
         std::os::unix::fs::symlink("/etc", root.join("link")).unwrap();
         let mut keys = Vec::new();
         let mut links = 0;
@@ -152,7 +157,7 @@ mod tests {
             }
         }
         assert_eq!(keys, ["a", "b/c/two", "b/one", "z"]);
-        assert_eq!(links, 1);
+        assert_eq!(links, usize::from(cfg!(unix)));
         let single: Vec<_> = walk_tree(&root.join("z")).collect();
         assert!(matches!(&single[..], [TreeItem::File { key, .. }] if key == b"z"));
         assert_eq!(last_path_part(&root.join("b/")).unwrap(), b"b");

@@ -67,5 +67,5 @@ pub fn run(_: &SqlArgs, _: &mut Output) -> Result<u8> {
 #[cfg(not(feature = "sql"))]
 pub fn missing_feature(command: &str) -> crate::failure::Failure {
     crate::failure::Failure::usage(format!("`{command}` was not compiled into this program"))
-        .hint("build it with `cargo build --release -p perigee-cli --features sql`")
+        .hint("build it with `cargo build --release -p perigeedb-cli --features sql`")
 }

@@ -566,6 +566,9 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
     let damaged = |e: Error| {
         e.wrap(ErrorKind::Corruption, "the stored settings of a column family are damaged")
     };
+    if !codec.is_available() {
+        return Err(codec.missing());
+    }
     s.compression = Compression::new(codec, effort).map_err(damaged)?;
     s.check().map_err(damaged)?;
     Ok(s)

@@ -1,9 +1,13 @@
 //! Open directories of the real file system.
 
 use super::file::{PosixRandomAccessFile, PosixWritableFile};
-use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode};
+use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode, sync};
 use crate::fork::ForkGuard;
-use crate::fs::{Dir, DirLock, RandomAccessFile, WritableFile, file_name};
+use crate::fs::parallel_sync::sync_files_parallel;
+use crate::fs::{
+    Dir, DirLock, RandomAccessFile, WritableFile, file_name, not_regular_error, regular_file_len,
+    sync_error,
+};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -201,15 +205,13 @@ impl Dir for PosixDir {
     }
 
     fn sync(&self) -> Result<()> {
-        let done = self.handle.sync_all();
-        done.map_err(|e| {
-            super::file::sync_error(format_args!("sync directory {}", self.path.display()), &e)
-        })
+        let done = sync::sync_dir(&self.handle);
+        done.map_err(|e| sync_error(format_args!("sync directory {}", self.path.display()), &e))
     }
 
     fn sync_files(&self, files: &[Arc<dyn WritableFile>]) -> Result<()> {
         self.fork_guard.check()?;
-        super::parallel_sync::sync_files_parallel(files)
+        sync_files_parallel(files)
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
@@ -265,14 +267,4 @@ impl Dir for PosixDir {
             }
         }
     }
-}
-
-fn not_regular_error(name: &str) -> Error {
-    Error::invalid("it is not a regular file").in_file(name)
-}
-
-fn regular_file_len(file: &File, name: &str) -> Result<u64> {
-    let meta =
-        file.metadata().map_err(|e| Error::io(format_args!("stat {name}"), &e).in_file(name))?;
-    if meta.is_file() { Ok(meta.len()) } else { Err(not_regular_error(name)) }
 }

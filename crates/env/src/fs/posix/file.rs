@@ -1,13 +1,11 @@
 //! Open files for writing and for reading.
 
-use super::write_back;
 use super::zeroed_space::ZeroedSpace;
+use super::{sync, system, write_back};
 use crate::fork::ForkGuard;
-use crate::fs::{RandomAccessFile, WritableFile, short_file_error};
+use crate::fs::{RandomAccessFile, WritableFile, short_file_error, sync_error};
 use crate::limits::IOV_SLICES_MAX;
-use perigee_base::{Error, ErrorKind, Result};
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use perigee_base::{Error, Result};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -72,23 +70,14 @@ impl WritableFile for PosixWritableFile {
         if len <= from {
             return Ok(true);
         }
-        let mode = FallocateFlags::empty();
-        let done =
-            rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, mode, from, len - from));
-        match done {
-            Ok(()) => {
-                self.zeroed.note_allocated(len);
-                Ok(true)
-            }
-            // Not supported by the file system or by a sandbox.
-            Err(e) if !matches!(e, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO) => {
-                Ok(false)
-            }
-            Err(e) => {
-                Err(Error::io(format_args!("allocate {len} bytes for {}", self.name), &e.into())
-                    .in_file(&self.name))
-            }
+        let supported = system::allocate(&self.file, from..len).map_err(|e| {
+            Error::io(format_args!("allocate {len} bytes for {}", self.name), &e.into())
+                .in_file(&self.name)
+        })?;
+        if supported {
+            self.zeroed.note_allocated(len);
         }
+        Ok(supported)
     }
 
     fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
@@ -121,7 +110,7 @@ impl WritableFile for PosixWritableFile {
 
     fn sync(&self) -> Result<()> {
         self.zeroed.note_sync();
-        let done = self.file.sync_data();
+        let done = sync::sync_data(&self.file);
         done.map_err(|e| sync_error(format_args!("sync {}", self.name), &e).in_file(&self.name))
     }
 
@@ -136,13 +125,6 @@ impl WritableFile for PosixWritableFile {
             }),
         }
     }
-}
-
-/// Returns the error of a failed sync, always of kind `Io`: a full disk that is detected at the
-/// sync has lost data, so the caller must not retry.
-pub(super) fn sync_error(doing: impl std::fmt::Display, e: &io::Error) -> Error {
-    let error = Error::io(doing, e);
-    if error.kind() == ErrorKind::Io { error } else { error.wrap(ErrorKind::Io, "sync failed") }
 }
 
 fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()> {
@@ -192,14 +174,7 @@ impl RandomAccessFile for PosixRandomAccessFile {
 
     fn prefetch(&self, range: Range<u64>) {
         check!(range.start <= range.end, "a range to prefetch is ordered", self.name, range);
-        if let Some(len) = std::num::NonZeroU64::new(range.end - range.start) {
-            let _ = rustix::fs::fadvise(
-                &self.file,
-                range.start,
-                Some(len),
-                rustix::fs::Advice::WillNeed,
-            );
-        }
+        system::prefetch(&self.file, range);
     }
 
     fn len(&self) -> Result<u64> {

@@ -6,7 +6,7 @@
 /// when a page is used again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
-pub(super) fn trim_heap() {
+pub(in crate::fs) fn trim_heap() {
     // SAFETY: `malloc_trim` takes no pointer, may be called from any thread at any time (it takes
     // the locks of the allocator), and touches only memory that no allocation owns.
     unsafe {
@@ -16,4 +16,4 @@ pub(super) fn trim_heap() {
 
 /// Does nothing: other allocators return memory by their own rules.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(super) fn trim_heap() {}
+pub(in crate::fs) fn trim_heap() {}

@@ -1,7 +1,9 @@
 //! Tests specific to real files: permissions, links, locks between processes.
 
 use super::*;
+use crate::fs::{Fs, RealFs};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,7 +21,7 @@ impl ScratchDir {
         ScratchDir(path)
     }
     fn open(&self) -> Arc<dyn Dir> {
-        PosixFs::new().open_dir(&self.0.join("db"), DirOpenMode::CreateIfMissing).unwrap()
+        RealFs::new().open_dir(&self.0.join("db"), DirOpenMode::CreateIfMissing).unwrap()
     }
 }
 
@@ -64,11 +66,11 @@ fn world_writable_directory_is_refused() {
     let scratch = ScratchDir::new();
     let set = |bits| std::fs::set_permissions(&scratch.0, PermissionsExt::from_mode(bits)).unwrap();
     set(0o777);
-    let e = PosixFs::new().open_dir(&scratch.0, DirOpenMode::Existing).unwrap_err();
+    let e = RealFs::new().open_dir(&scratch.0, DirOpenMode::Existing).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.message().contains("chmod o-w"), "{e}");
     set(0o1777);
-    PosixFs::new().open_dir(&scratch.0, DirOpenMode::Existing).unwrap();
+    RealFs::new().open_dir(&scratch.0, DirOpenMode::Existing).unwrap();
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn open_errors_explain_wrong_paths() {
     std::fs::write(scratch.0.join("file"), "x").unwrap();
     symlink("nowhere", scratch.0.join("dangling")).unwrap();
     let message = |name: &str, mode| {
-        PosixFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string()
+        RealFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string()
     };
     for mode in [DirOpenMode::Existing, DirOpenMode::CreateIfMissing] {
         assert!(message("file", mode).contains("is not a directory"));
@@ -92,7 +94,7 @@ fn symlinked_directory_is_followed_symlinked_file_is_not() {
     let scratch = ScratchDir::new();
     let dir = scratch.open();
     symlink("db", scratch.0.join("link")).unwrap();
-    PosixFs::new().open_dir(&scratch.0.join("link"), DirOpenMode::CreateIfMissing).unwrap();
+    RealFs::new().open_dir(&scratch.0.join("link"), DirOpenMode::CreateIfMissing).unwrap();
 
     std::fs::write(scratch.0.join("secret"), "x").unwrap();
     symlink("../secret", dir.path().join("f")).unwrap();
@@ -159,7 +161,7 @@ fn failed_append_keeps_the_append_position() {
 
 #[test]
 fn sync_failing_with_full_disk_is_not_retryable() {
-    let e = super::file::sync_error("sync", &std::io::Error::from_raw_os_error(28));
+    let e = crate::fs::sync_error("sync", &std::io::Error::from_raw_os_error(28));
     assert_eq!(e.kind(), ErrorKind::Io);
     assert!(!e.is_retryable());
 }

@@ -1,6 +1,8 @@
-//! Writes parts of a file to the disk without making them durable (`sync_file_range`), so that a
-//! large file is written while its contents are produced.
+//! Writes parts of a file to the disk without making them durable (`sync_file_range`; on macOS
+//! `fsync`, which writes the whole file but not the cache of the disk), so that a large file is
+//! written while its contents are produced.
 
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -18,7 +20,7 @@ pub(super) fn is_unsupported(e: &io::Error) -> bool {
     matches!(
         e.kind(),
         io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
-    ) || e.raw_os_error() == Some(libc::ESPIPE)
+    ) || e.raw_os_error() == Some(Errno::SPIPE.raw_os_error())
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,17 @@ fn sync_range(file: &File, range: Range<u64>, flags: Flags) -> io::Result<()> {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+fn sync_range(file: &File, range: Range<u64>, flags: Flags) -> io::Result<()> {
+    match flags {
+        // One call waits for everything that the other began.
+        Flags::Begin => Ok(()),
+        Flags::Finish if range.is_empty() => Ok(()),
+        Flags::Finish => Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn sync_range(_: &File, _: Range<u64>, _: Flags) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
@@ -83,11 +95,11 @@ mod tests {
 
     #[test]
     fn errors_of_the_disk_are_not_taken_for_missing_support() {
-        for code in [libc::EIO, libc::ENOSPC, libc::EBADF, libc::EDQUOT] {
-            assert!(!is_unsupported(&io::Error::from_raw_os_error(code)), "{code}");
+        for code in [Errno::IO, Errno::NOSPC, Errno::BADF, Errno::DQUOT] {
+            assert!(!is_unsupported(&io::Error::from(code)), "{code}");
         }
-        for code in [libc::ENOSYS, libc::EINVAL, libc::ESPIPE, libc::EPERM, libc::EOPNOTSUPP] {
-            assert!(is_unsupported(&io::Error::from_raw_os_error(code)), "{code}");
+        for code in [Errno::NOSYS, Errno::INVAL, Errno::SPIPE, Errno::PERM, Errno::OPNOTSUPP] {
+            assert!(is_unsupported(&io::Error::from(code)), "{code}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Compression codecs. Only this module depends on compression libraries.
+//! Compression codecs. Only the module `libraries` depends on compression libraries.
 //!
 //! A [`Codec`] is how a payload is stored, one code in its frame; a [`Compression`] is the option
 //! that a writer is configured with, a codec and a level. A reader needs only the codec, so a
@@ -7,12 +7,14 @@
 //! Invariants: decompression yields exactly the declared number of bytes or an error, and never
 //! writes beyond them; the output of [`Compressor::compress`] satisfies [`is_length_plausible`].
 
+mod libraries;
+
+use libraries::{lz4, snappy, zstd};
 use perigee_base::limits::{
     LZ4_ACCELERATION_MAX, LZ4_RATIO_MAX, SNAPPY_RATIO_MAX, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN,
     ZSTD_RATIO_MAX,
 };
 use perigee_base::{Error, ErrorKind, Result};
-use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -61,6 +63,27 @@ impl Codec {
         }
     }
 
+    /// Returns true if this build can read and write the codec.
+    pub fn is_available(self) -> bool {
+        match self {
+            Codec::None | Codec::Lz4 => true,
+            Codec::Snappy => cfg!(feature = "snappy"),
+            Codec::Zstd => cfg!(feature = "zstd"),
+        }
+    }
+
+    /// Returns the error for data in a codec that this build lacks.
+    pub fn missing(self) -> Error {
+        let name = self.name();
+        Error::new(
+            ErrorKind::FormatTooNew,
+            format!(
+                "this build cannot read data compressed with {name}: \
+                 enable the feature `{name}` of the crate `perigeedb`"
+            ),
+        )
+    }
+
     /// Returns the maximum number of raw bytes per stored byte.
     pub fn ratio_max(self) -> usize {
         match self {
@@ -80,8 +103,8 @@ impl Codec {
 pub enum Compression {
     /// No compression.
     None,
-    /// LZ4: fast to write and to read. Very compressible data (for example counters or repeated
-    /// records) is stored in blocks 2.5 times as large and compressed with Zstandard instead, if
+    /// LZ4: fast to write and to read. With the feature `zstd`, very compressible data (for example
+    /// counters or repeated records) is stored in blocks 2.5 times as large and compressed with Zstandard instead, if
     /// LZ4 reduces it to at most a quarter, and Zstandard to at most an eighth and at most three
     /// quarters of the LZ4 size. Such tables are about half as large, and a read that misses the
     /// cache costs about 2 us more.
@@ -89,11 +112,11 @@ pub enum Compression {
     Lz4,
     /// Only LZ4, with this acceleration (1 to 65537): higher is faster to write and compresses
     /// less. 1 searches as thoroughly as `Lz4`; 8 compresses about three times as fast and slightly
-    /// less. Reads cost the same as with LZ4.
+    /// less. Reads cost the same as with LZ4. Without the feature `lz4-c` it is `Lz4`.
     Lz4Fast(u32),
-    /// Snappy: about as fast and about as small as LZ4.
+    /// Snappy (feature `snappy`): about as fast and about as small as LZ4.
     Snappy,
-    /// Zstandard at this level (-7 to 22, but not 0; 3 is typical): compressible data is a quarter
+    /// Zstandard (feature `zstd`) at this level (-7 to 22, but not 0; 3 is typical): compressible data is a quarter
     /// to a half smaller than with LZ4, about three times slower to read, and slower to write with
     /// each level.
     Zstd(i32),
@@ -141,10 +164,18 @@ impl Compression {
         Ok(method)
     }
 
-    /// Fails if the level or acceleration is out of the library's range.
+    /// Fails if the level or acceleration is out of the library's range, or if this build lacks the
+    /// library.
     #[doc(hidden)]
     pub fn validate(self) -> Result<()> {
         match self {
+            _ if !self.codec().is_available() => {
+                let name = self.codec().name();
+                Err(Error::invalid(format!(
+                    "this build cannot compress with {name}: \
+                     enable the feature `{name}` of the crate `perigeedb`"
+                )))
+            }
             Compression::Lz4Fast(a) if !(1..=LZ4_ACCELERATION_MAX).contains(&a) => {
                 Err(Error::invalid("LZ4 acceleration is out of range")
                     .expected(format_args!("1 to {LZ4_ACCELERATION_MAX}"), a))
@@ -208,17 +239,18 @@ impl FromStr for Compression {
 perigee_base::serialize_as_text!(Compression);
 
 /// Compresses the blocks of one writer; reuses its buffers from block to block.
+#[derive(Default)]
 pub struct Compressor {
     out: Vec<u8>,
-    snappy: snap::raw::Encoder,
-    /// The Zstandard context and the level it was created for.
-    zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
+    lz4: lz4::Compressor,
+    snappy: snappy::Compressor,
+    zstd: zstd::Compressor,
 }
 
 impl Compressor {
     /// Creates a compressor with empty buffers.
     pub fn new() -> Self {
-        Compressor { out: Vec::new(), snappy: snap::raw::Encoder::new(), zstd: None }
+        Compressor::default()
     }
 
     /// Returns the memory of the buffers (not of the libraries), in bytes.
@@ -250,39 +282,22 @@ impl Compressor {
 
     /// Compresses into `self.out`. A library failure (out of memory) only loses the saving.
     fn try_compress(&mut self, method: Compression, raw: &[u8]) -> Option<usize> {
-        let most = match method {
-            Compression::None => return None,
-            Compression::Lz4 | Compression::Lz4Fast(_) => {
-                lz4::block::compress_bound(raw.len()).ok()?
-            }
-            Compression::Snappy => snap::raw::max_compress_len(raw.len()),
-            Compression::Zstd(_) => zstd::zstd_safe::compress_bound(raw.len()),
+        let most = match method.codec() {
+            Codec::None => return None,
+            Codec::Lz4 => lz4::Compressor::bound(raw.len())?,
+            Codec::Snappy => snappy::Compressor::bound(raw.len())?,
+            Codec::Zstd => zstd::Compressor::bound(raw.len())?,
         };
         if self.out.len() < most {
             self.out.resize(most, 0);
         }
-        let lz4 = |acceleration, out: &mut [u8]| {
-            let mode = lz4::block::CompressionMode::FAST(acceleration);
-            lz4::block::compress_to_buffer(raw, Some(mode), false, out).ok()
-        };
         match method {
             Compression::None => None,
-            Compression::Lz4 => lz4(1, &mut self.out),
-            Compression::Lz4Fast(_) => lz4(method.level(), &mut self.out),
-            Compression::Snappy => self.snappy.compress(raw, &mut self.out).ok(),
-            Compression::Zstd(level) => {
-                if self.zstd.as_ref().is_none_or(|(l, _)| *l != level) {
-                    self.zstd = Some((level, zstd::bulk::Compressor::new(level).ok()?));
-                }
-                self.zstd.as_mut()?.1.compress_to_buffer(raw, &mut self.out[..]).ok()
-            }
+            Compression::Lz4 => self.lz4.compress(raw, 1, &mut self.out),
+            Compression::Lz4Fast(_) => self.lz4.compress(raw, method.level(), &mut self.out),
+            Compression::Snappy => self.snappy.compress(raw, &mut self.out),
+            Compression::Zstd(level) => self.zstd.compress(raw, level, &mut self.out),
         }
-    }
-}
-
-impl Default for Compressor {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -318,62 +333,21 @@ pub fn is_length_plausible(codec: Codec, bytes: StoredBytes) -> bool {
 
 /// Decompresses `stored` into `raw`; any other length than `raw.len()` is corruption.
 pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
-    let damaged =
-        |e: &dyn std::fmt::Display| Error::corruption(format!("payload does not decompress: {e}"));
     let got = match codec {
         Codec::None if stored.len() == raw.len() => {
             raw.copy_from_slice(stored);
             stored.len()
         }
         Codec::None => stored.len(),
-        Codec::Lz4 => {
-            let most = i32::try_from(raw.len()).map_err(|e| damaged(&e))?;
-            lz4::block::decompress_to_buffer(stored, Some(most), raw).map_err(|e| damaged(&e))?
-        }
-        Codec::Snappy => {
-            snap::raw::Decoder::new().decompress(stored, raw).map_err(|e| damaged(&e))?
-        }
-        Codec::Zstd => decompress_zstd(stored, raw, &damaged)?,
+        Codec::Lz4 => lz4::decompress(stored, raw)?,
+        Codec::Snappy => snappy::decompress(stored, raw)?,
+        Codec::Zstd => zstd::decompress(stored, raw)?,
     };
     if got != raw.len() {
         return Err(Error::corruption("payload length differs from the declared length")
             .expected(raw.len(), got));
     }
     Ok(())
-}
-
-thread_local! {
-    /// Creating a context takes four times as long as decompressing a block of 16 KiB.
-    static ZSTD_DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
-        const { RefCell::new(None) };
-}
-
-/// Decompresses directly into `raw`, so no window is allocated, whatever the frame declares.
-fn decompress_zstd(
-    stored: &[u8],
-    raw: &mut [u8],
-    damaged: &dyn Fn(&dyn std::fmt::Display) -> Error,
-) -> Result<usize> {
-    let mut run = |slot: &mut Option<zstd::bulk::Decompressor<'static>>| {
-        let context = match slot {
-            Some(context) => context,
-            none => {
-                let created = zstd::bulk::Decompressor::new().map_err(|e| {
-                    Error::new(
-                        ErrorKind::NoMemory,
-                        format!("no memory to decompress Zstandard: {e}"),
-                    )
-                })?;
-                none.insert(created)
-            }
-        };
-        context.decompress_to_buffer(stored, raw).map_err(|e| damaged(&e))
-    };
-    // While a thread exits, its context may already be destroyed; it may still read.
-    match ZSTD_DECOMPRESSOR.try_with(|slot| run(&mut slot.borrow_mut())) {
-        Ok(done) => done,
-        Err(_) => run(&mut None),
-    }
 }
 
 #[cfg(test)]
@@ -391,12 +365,41 @@ mod tests {
         Compression::Zstd(19),
     ];
 
+    /// The compressions of this build.
+    fn available() -> Vec<Compression> {
+        ALL.into_iter().filter(|how| how.codec().is_available()).collect()
+    }
+
+    #[test]
+    fn missing_codecs_are_named() {
+        for how in ALL {
+            let (codec, name) = (how.codec(), how.codec().name());
+            if codec.is_available() {
+                how.validate().unwrap();
+                continue;
+            }
+            let hint = format!("enable the feature `{name}`");
+            let e = how.validate().unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+            assert!(e.to_string().contains(&hint), "{e}");
+            let e = decompress(codec, &[1; 100], &mut [0; 200]).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::FormatTooNew);
+            assert!(e.to_string().contains(&hint), "{e}");
+            let zeros = [0; 4096];
+            assert_eq!(Compressor::new().compress(how, &zeros), (Codec::None, &zeros[..]));
+        }
+        assert!(available().contains(&Compression::Lz4));
+    }
+
     #[test]
     fn round_trips_and_declared_lengths() {
         let mut rng = TestRng::new(1);
         let mut c = Compressor::new();
         for len in [0usize, 1, 7, 100, 4096, 70_000] {
-            for (noise, how) in [1u64, 4, 256].into_iter().flat_map(|n| ALL.map(|how| (n, how))) {
+            for (noise, how) in [1u64, 4, 256]
+                .into_iter()
+                .flat_map(|n| available().into_iter().map(move |how| (n, how)))
+            {
                 let raw: Vec<u8> = (0..len).map(|_| rng.below(noise) as u8).collect();
                 let (codec, stored) = c.compress(how, &raw);
                 assert!(
@@ -425,11 +428,11 @@ mod tests {
     #[test]
     fn damaged_payload_is_error_or_has_declared_length() {
         let mut rng = TestRng::new(3);
-        let mut c = Compressor::new();
+        let (all, mut c) = (available(), Compressor::new());
         for case in 0..4000 {
             let len = 64 + rng.below(4000) as usize;
             let raw: Vec<u8> = (0..len).map(|_| rng.below(3) as u8).collect();
-            let (codec, stored) = c.compress(ALL[1 + case % 6], &raw);
+            let (codec, stored) = c.compress(all[1 + case % (all.len() - 1)], &raw);
             let bad = mutate(&mut rng, stored);
             let other = CODECS[1 + case / 7 % 3];
             for codec in [codec, other] {
@@ -443,12 +446,12 @@ mod tests {
         let mut rng = TestRng::new(2);
         let raw: Vec<u8> = (0..4096).map(|_| rng.next() as u8).collect();
         let zeros = [0u8; 4096];
-        for how in ALL {
+        for how in available() {
             assert_eq!(Compressor::new().compress(how, &raw), (Codec::None, &raw[..]), "{how:?}");
             assert_eq!(Compressor::new().compress(how, &zeros).0, how.codec());
         }
         let chunk = vec![0u8; 1 << 20];
-        for how in ALL {
+        for how in available() {
             let mut c = Compressor::new();
             let (codec, stored) = c.compress(how, &chunk);
             assert!(
@@ -468,7 +471,7 @@ mod tests {
             assert_eq!((c.code(), Codec::decode(n as u8).unwrap()), (n as u8, c));
         }
         assert!(Codec::decode(4).is_err());
-        for how in ALL {
+        for how in available() {
             assert_eq!(Compression::new(how.codec(), how.level()).unwrap(), how);
         }
         for bad in [

@@ -1,0 +1,3 @@
+import level from './level.js'
+
+export const { PerigeeLevel } = level

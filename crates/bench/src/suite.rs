@@ -24,7 +24,7 @@ pub enum Suite {
     /// thousand rows, warm reads with and without one transaction, durable commits with 1 and 8
     /// threads, bytes per row (about 3 minutes)
     Sqlite,
-    /// Tables of rows (the crate perigeedb-tables) beside SQLite and redb, with values of 16 and 200
+    /// Rows of the crate perigeedb-tables beside SQLite and redb, with values of 16 and 200
     /// bytes at three levels of durability; `--row-keys` chooses the primary keys (about an hour)
     Tables,
     /// Cost of writes, reads and cached reads at 1 and 10 million entries (`--nums`) with the same

@@ -1,4 +1,4 @@
-//! Compares the kinds of klog index: `cargo run --release -p perigeedb-file --example index_kinds --
+//! Compares kinds of klog index: `cargo run --release -p perigeedb-file --example index_kinds --
 //! [KEY FILE]...`.
 //!
 //! For each key set (generated ones, and the lines of each file), divided into blocks of 100

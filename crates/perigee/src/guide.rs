@@ -184,8 +184,8 @@
 //! let value = tokio::task::spawn_blocking(move || db.get(key)).await??;
 //! ```
 //!
-//! The crate [`perigeedb-tokio`](https://docs.rs/perigeedb-tokio) does that for all calls, and makes
-//! streams of ranges.
+//! The crate [`perigeedb-tokio`](https://docs.rs/perigeedb-tokio) does that for all calls, and
+//! makes streams of ranges.
 //!
 //! A [`Txn`](crate::Txn), a [`Cursor`](crate::Cursor) and an [`Iter`](crate::Iter) are `Send`: they
 //! can be moved to a blocking thread, but a transaction that stays open across slow awaits retains

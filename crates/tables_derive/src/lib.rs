@@ -1,5 +1,5 @@
-//! The derive macro `Row` of `perigeedb-tables`: writes the code that encodes and decodes the fields
-//! of a struct. The trait documents the attributes.
+//! The derive macro `Row` of `perigeedb-tables`: writes the code that encodes and decodes the
+//! fields of a struct. The trait documents the attributes.
 #![forbid(unsafe_code)]
 
 mod limits;

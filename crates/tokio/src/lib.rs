@@ -31,10 +31,10 @@
 //! `tokio::task::spawn_blocking` does. Its limit of blocking threads (512 by default) bounds the
 //! number of calls that run at a time.
 
-mod db;
-mod family;
 mod stream;
+mod family;
 mod txn;
+mod db;
 
 pub use db::Db;
 pub use family::Family;

@@ -77,8 +77,8 @@ impl Txn {
         let (family, key) = (family.clone(), key.as_ref().to_vec());
         self.run(move |txn| txn.delete(family.blocking(), key)).await
     }
-    /// Returns the entries of a key range in this transaction, as of the first poll of the stream. Up
-    /// to 32 entries are read ahead; they count as read where reads cause conflicts.
+    /// Returns the entries of a key range in this transaction, as of the first poll of the stream.
+    /// Up to 32 entries are read ahead; they count as read where reads cause conflicts.
     pub fn range<K: AsRef<[u8]>>(
         &self,
         family: &Family,

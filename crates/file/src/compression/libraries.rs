@@ -22,10 +22,10 @@ pub mod lz4 {
     /// Compresses blocks; the C library keeps nothing between them.
     #[cfg(feature = "lz4-c")]
     #[derive(Default)]
-    pub struct Compressor;
+    pub struct Lz4Compressor;
 
     #[cfg(feature = "lz4-c")]
-    impl Compressor {
+    impl Lz4Compressor {
         /// Returns the longest output for `len` bytes; `None` if they are too many.
         pub fn bound(len: usize) -> Option<usize> {
             lz4::block::compress_bound(len).ok()
@@ -47,10 +47,10 @@ pub mod lz4 {
     /// Compresses blocks; keeps the hash table.
     #[cfg(not(feature = "lz4-c"))]
     #[derive(Default)]
-    pub struct Compressor(lz4_flex::block::CompressTable);
+    pub struct Lz4Compressor(lz4_flex::block::CompressTable);
 
     #[cfg(not(feature = "lz4-c"))]
-    impl Compressor {
+    impl Lz4Compressor {
         /// Returns the longest output for `len` bytes; `None` if they are too many.
         pub fn bound(len: usize) -> Option<usize> {
             i32::try_from(len).ok().map(|_| lz4_flex::block::get_maximum_output_size(len))
@@ -75,17 +75,17 @@ pub mod snappy {
 
     /// Compresses blocks; keeps the hash table.
     #[cfg(feature = "snappy")]
-    pub struct Compressor(snap::raw::Encoder);
+    pub struct SnappyCompressor(snap::raw::Encoder);
 
     #[cfg(feature = "snappy")]
-    impl Default for Compressor {
-        fn default() -> Compressor {
-            Compressor(snap::raw::Encoder::new())
+    impl Default for SnappyCompressor {
+        fn default() -> SnappyCompressor {
+            SnappyCompressor(snap::raw::Encoder::new())
         }
     }
 
     #[cfg(feature = "snappy")]
-    impl Compressor {
+    impl SnappyCompressor {
         /// Returns the longest output for `len` bytes; `None` if they are too many.
         pub fn bound(len: usize) -> Option<usize> {
             Some(snap::raw::max_compress_len(len))
@@ -105,10 +105,10 @@ pub mod snappy {
     /// Compresses nothing.
     #[cfg(not(feature = "snappy"))]
     #[derive(Default)]
-    pub struct Compressor;
+    pub struct SnappyCompressor;
 
     #[cfg(not(feature = "snappy"))]
-    impl Compressor {
+    impl SnappyCompressor {
         /// Returns `None`.
         pub fn bound(_: usize) -> Option<usize> {
             None
@@ -137,10 +137,10 @@ pub mod zstd {
     /// Compresses frames; keeps the context of the last level.
     #[cfg(feature = "zstd")]
     #[derive(Default)]
-    pub struct Compressor(Option<(i32, zstd::bulk::Compressor<'static>)>);
+    pub struct ZstdCompressor(Option<(i32, zstd::bulk::Compressor<'static>)>);
 
     #[cfg(feature = "zstd")]
-    impl Compressor {
+    impl ZstdCompressor {
         /// Returns the longest output for `len` bytes; `None` if they are too many.
         pub fn bound(len: usize) -> Option<usize> {
             Some(zstd::zstd_safe::compress_bound(len))
@@ -190,10 +190,10 @@ pub mod zstd {
     /// Compresses nothing.
     #[cfg(not(feature = "zstd"))]
     #[derive(Default)]
-    pub struct Compressor;
+    pub struct ZstdCompressor;
 
     #[cfg(not(feature = "zstd"))]
-    impl Compressor {
+    impl ZstdCompressor {
         /// Returns `None`.
         pub fn bound(_: usize) -> Option<usize> {
             None

@@ -104,10 +104,10 @@ pub enum Compression {
     /// No compression.
     None,
     /// LZ4: fast to write and to read. With the feature `zstd`, very compressible data (for example
-    /// counters or repeated records) is stored in blocks 2.5 times as large and compressed with Zstandard instead, if
-    /// LZ4 reduces it to at most a quarter, and Zstandard to at most an eighth and at most three
-    /// quarters of the LZ4 size. Such tables are about half as large, and a read that misses the
-    /// cache costs about 2 us more.
+    /// counters or repeated records) is stored in blocks 2.5 times as large and compressed with
+    /// Zstandard instead, if LZ4 reduces it to at most a quarter, and Zstandard to at most an eighth
+    /// and at most three quarters of the LZ4 size. Such tables are about half as large, and a read
+    /// that misses the cache costs about 2 us more.
     #[default]
     Lz4,
     /// Only LZ4, with this acceleration (1 to 65537): higher is faster to write and compresses
@@ -116,9 +116,9 @@ pub enum Compression {
     Lz4Fast(u32),
     /// Snappy (feature `snappy`): about as fast and about as small as LZ4.
     Snappy,
-    /// Zstandard (feature `zstd`) at this level (-7 to 22, but not 0; 3 is typical): compressible data is a quarter
-    /// to a half smaller than with LZ4, about three times slower to read, and slower to write with
-    /// each level.
+    /// Zstandard (feature `zstd`) at this level (-7 to 22, but not 0; 3 is typical): compressible
+    /// data is a quarter to a half smaller than with LZ4, about three times slower to read, and
+    /// slower to write with each level.
     Zstd(i32),
 }
 
@@ -242,9 +242,9 @@ perigee_base::serialize_as_text!(Compression);
 #[derive(Default)]
 pub struct Compressor {
     out: Vec<u8>,
-    lz4: lz4::Compressor,
-    snappy: snappy::Compressor,
-    zstd: zstd::Compressor,
+    lz4: lz4::Lz4Compressor,
+    snappy: snappy::SnappyCompressor,
+    zstd: zstd::ZstdCompressor,
 }
 
 impl Compressor {
@@ -284,9 +284,9 @@ impl Compressor {
     fn try_compress(&mut self, method: Compression, raw: &[u8]) -> Option<usize> {
         let most = match method.codec() {
             Codec::None => return None,
-            Codec::Lz4 => lz4::Compressor::bound(raw.len())?,
-            Codec::Snappy => snappy::Compressor::bound(raw.len())?,
-            Codec::Zstd => zstd::Compressor::bound(raw.len())?,
+            Codec::Lz4 => lz4::Lz4Compressor::bound(raw.len())?,
+            Codec::Snappy => snappy::SnappyCompressor::bound(raw.len())?,
+            Codec::Zstd => zstd::ZstdCompressor::bound(raw.len())?,
         };
         if self.out.len() < most {
             self.out.resize(most, 0);

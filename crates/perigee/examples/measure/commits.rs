@@ -1,5 +1,5 @@
-//! Benchmarks commits: `cargo run --profile perf -p perigeedb --example commits -- [THREADS] [BATCH]
-//! [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
+//! Benchmarks commits: `cargo run --profile perf -p perigeedb --example commits -- [THREADS]
+//! [BATCH] [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
 //!
 //! 16-byte keys in random order; values of 100 bytes (or VALUE_BYTES), half of them random. Prints
 //! throughput, CPU time per operation (all threads), commit latency (p50, p99, p99.9, maximum), and

@@ -1,5 +1,5 @@
-//! Reads and checks the options file (feature `toml`). This is the only module that parses TOML; the
-//! option table defines the options and the syntax of values.
+//! Reads and checks the options file (feature `toml`). Only this module parses TOML; the option
+//! table defines the options and the syntax of values.
 
 use crate::options::file::{split_path, toml_key};
 use crate::options::limits::OPTIONS_FILE_BYTES_MAX;

@@ -19,53 +19,53 @@ pub mod lz4 {
     use super::damaged;
     use perigee_base::Result;
 
-    /// Compresses blocks; the C library keeps nothing between them.
-    #[cfg(feature = "lz4-c")]
+    /// Compresses blocks.
     #[derive(Default)]
-    pub struct Lz4Compressor;
+    pub struct Lz4Compressor {
+        /// The C library keeps nothing between blocks.
+        #[cfg(not(feature = "lz4-c"))]
+        table: lz4_flex::block::CompressTable,
+    }
 
-    #[cfg(feature = "lz4-c")]
     impl Lz4Compressor {
         /// Returns the longest output for `len` bytes; `None` if they are too many.
         pub fn bound(len: usize) -> Option<usize> {
-            lz4::block::compress_bound(len).ok()
+            #[cfg(feature = "lz4-c")]
+            {
+                lz4::block::compress_bound(len).ok()
+            }
+            #[cfg(not(feature = "lz4-c"))]
+            {
+                i32::try_from(len).ok().map(|_| lz4_flex::block::get_maximum_output_size(len))
+            }
         }
-        /// Compresses `raw` into `out`. Returns the length of the output.
+        /// Compresses `raw` into `out`. Returns the length of the output. The Rust library has one
+        /// effort: there the acceleration has no effect.
+        #[cfg_attr(not(feature = "lz4-c"), allow(unused_variables))]
         pub fn compress(&mut self, raw: &[u8], acceleration: i32, out: &mut [u8]) -> Option<usize> {
-            let mode = lz4::block::CompressionMode::FAST(acceleration);
-            lz4::block::compress_to_buffer(raw, Some(mode), false, out).ok()
+            #[cfg(feature = "lz4-c")]
+            {
+                let mode = lz4::block::CompressionMode::FAST(acceleration);
+                lz4::block::compress_to_buffer(raw, Some(mode), false, out).ok()
+            }
+            #[cfg(not(feature = "lz4-c"))]
+            {
+                lz4_flex::block::compress_into_with_table(raw, out, &mut self.table).ok()
+            }
         }
     }
 
     /// Decompresses `stored` into `raw`. Returns the number of bytes written.
-    #[cfg(feature = "lz4-c")]
     pub fn decompress(stored: &[u8], raw: &mut [u8]) -> Result<usize> {
-        let most = i32::try_from(raw.len()).map_err(damaged)?;
-        lz4::block::decompress_to_buffer(stored, Some(most), raw).map_err(damaged)
-    }
-
-    /// Compresses blocks; keeps the hash table.
-    #[cfg(not(feature = "lz4-c"))]
-    #[derive(Default)]
-    pub struct Lz4Compressor(lz4_flex::block::CompressTable);
-
-    #[cfg(not(feature = "lz4-c"))]
-    impl Lz4Compressor {
-        /// Returns the longest output for `len` bytes; `None` if they are too many.
-        pub fn bound(len: usize) -> Option<usize> {
-            i32::try_from(len).ok().map(|_| lz4_flex::block::get_maximum_output_size(len))
+        #[cfg(feature = "lz4-c")]
+        {
+            let most = i32::try_from(raw.len()).map_err(damaged)?;
+            lz4::block::decompress_to_buffer(stored, Some(most), raw).map_err(damaged)
         }
-        /// Compresses `raw` into `out`. Returns the length of the output. The library has one
-        /// effort: the acceleration has no effect.
-        pub fn compress(&mut self, raw: &[u8], _: i32, out: &mut [u8]) -> Option<usize> {
-            lz4_flex::block::compress_into_with_table(raw, out, &mut self.0).ok()
+        #[cfg(not(feature = "lz4-c"))]
+        {
+            lz4_flex::block::decompress_into(stored, raw).map_err(damaged)
         }
-    }
-
-    /// Decompresses `stored` into `raw`. Returns the number of bytes written.
-    #[cfg(not(feature = "lz4-c"))]
-    pub fn decompress(stored: &[u8], raw: &mut [u8]) -> Result<usize> {
-        lz4_flex::block::decompress_into(stored, raw).map_err(damaged)
     }
 }
 
@@ -74,14 +74,10 @@ pub mod snappy {
     use perigee_base::Result;
 
     /// Compresses blocks; keeps the hash table.
-    #[cfg(feature = "snappy")]
-    pub struct SnappyCompressor(snap::raw::Encoder);
-
-    #[cfg(feature = "snappy")]
-    impl Default for SnappyCompressor {
-        fn default() -> SnappyCompressor {
-            SnappyCompressor(snap::raw::Encoder::new())
-        }
+    #[derive(Default)]
+    pub struct SnappyCompressor {
+        #[cfg(feature = "snappy")]
+        encoder: Option<snap::raw::Encoder>,
     }
 
     #[cfg(feature = "snappy")]
@@ -92,7 +88,7 @@ pub mod snappy {
         }
         /// Compresses `raw` into `out`. Returns the length of the output.
         pub fn compress(&mut self, raw: &[u8], out: &mut [u8]) -> Option<usize> {
-            self.0.compress(raw, out).ok()
+            self.encoder.get_or_insert_with(snap::raw::Encoder::new).compress(raw, out).ok()
         }
     }
 
@@ -102,14 +98,9 @@ pub mod snappy {
         snap::raw::Decoder::new().decompress(stored, raw).map_err(super::damaged)
     }
 
-    /// Compresses nothing.
-    #[cfg(not(feature = "snappy"))]
-    #[derive(Default)]
-    pub struct SnappyCompressor;
-
     #[cfg(not(feature = "snappy"))]
     impl SnappyCompressor {
-        /// Returns `None`.
+        /// Returns `None`: this build does not compress with Snappy.
         pub fn bound(_: usize) -> Option<usize> {
             None
         }
@@ -134,10 +125,13 @@ pub mod zstd {
     #[cfg(feature = "zstd")]
     use std::cell::RefCell;
 
-    /// Compresses frames; keeps the context of the last level.
-    #[cfg(feature = "zstd")]
+    /// Compresses frames.
     #[derive(Default)]
-    pub struct ZstdCompressor(Option<(i32, zstd::bulk::Compressor<'static>)>);
+    pub struct ZstdCompressor {
+        /// The context of the last level.
+        #[cfg(feature = "zstd")]
+        context: Option<(i32, zstd::bulk::Compressor<'static>)>,
+    }
 
     #[cfg(feature = "zstd")]
     impl ZstdCompressor {
@@ -147,10 +141,10 @@ pub mod zstd {
         }
         /// Compresses `raw` into `out`. Returns the length of the output.
         pub fn compress(&mut self, raw: &[u8], level: i32, out: &mut [u8]) -> Option<usize> {
-            if self.0.as_ref().is_none_or(|(l, _)| *l != level) {
-                self.0 = Some((level, zstd::bulk::Compressor::new(level).ok()?));
+            if self.context.as_ref().is_none_or(|(l, _)| *l != level) {
+                self.context = Some((level, zstd::bulk::Compressor::new(level).ok()?));
             }
-            self.0.as_mut()?.1.compress_to_buffer(raw, out).ok()
+            self.context.as_mut()?.1.compress_to_buffer(raw, out).ok()
         }
     }
 
@@ -187,14 +181,9 @@ pub mod zstd {
         }
     }
 
-    /// Compresses nothing.
-    #[cfg(not(feature = "zstd"))]
-    #[derive(Default)]
-    pub struct ZstdCompressor;
-
     #[cfg(not(feature = "zstd"))]
     impl ZstdCompressor {
-        /// Returns `None`.
+        /// Returns `None`: this build does not compress with Zstandard.
         pub fn bound(_: usize) -> Option<usize> {
             None
         }

@@ -152,8 +152,8 @@ int main(int argc, char **argv) {
 }
 END
   # shellcheck disable=SC2046
-  cc -Wall -Werror -o "$work/moon" "$work/moon.c" $(pkg-config --cflags --libs perigee)
-  "$work/moon" "$work/c.db"
+  cc -Wall -Werror -o "$work/c_moon" "$work/moon.c" $(pkg-config --cflags --libs perigee)
+  "$work/c_moon" "$work/c.db"
 }
 
 c() {

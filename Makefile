@@ -100,9 +100,9 @@ python:
 	plugins/python/test.sh
 
 # The npm package: builds the native module, installs the packed package in a new project, and tests it there.
+NODE_MODULE = cd plugins/node && npm install --silent --no-audit --no-fund && ./build.sh
 node:
-	cd plugins/node && npm install --silent --no-audit --no-fund
-	plugins/node/build.sh
+	$(NODE_MODULE)
 	plugins/node/test.sh
 
 # Installs each package as its users do, in an empty place; `make reach IN=TREE` in a Debian tree (tools/reach.sh).
@@ -110,21 +110,21 @@ REACH = target/reach
 IN ?=
 reach:
 	rm -rf $(REACH) target/package && mkdir -p $(REACH)/crates
-	$(CARGO) package --allow-dirty --no-verify -p perigeedb $(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES))
+	$(CARGO) package --allow-dirty --no-verify $(LIBRARY_PACKAGES)
 	for crate in target/package/*.crate; do tar -xzf $$crate -C $(REACH)/crates; done
 	plugins/python/build.sh $(REACH)
-	cd plugins/node && npm install --silent --no-audit --no-fund && ./build.sh && npm pack --silent --pack-destination ../../$(REACH)
+	$(NODE_MODULE) && npm pack --silent --pack-destination ../../$(REACH)
 	$(MAKE) --no-print-directory install PREFIX=$(CURDIR)/$(REACH)/c DESTDIR=
 	$(MAKE) --no-print-directory deb && cp $(TARGET_DIR)/perigee_*.deb $(REACH)/
 	tools/reach.sh $(if $(IN),--in $(IN))
 
 # What would be published: packages every crate that users install and compiles the packages of the library, as on a machine
 # that has nothing else. The tool and SQL are only packaged, because DataFusion takes many minutes to compile.
-LIBRARY_CRATES = base env file tree engine tables-derive tables learned tokio
+LIBRARY_PACKAGES = -p perigeedb $(patsubst %,-p perigeedb-%,base env file tree engine tables-derive tables learned tokio)
 publish-check:
-	$(CARGO) publish --dry-run --allow-dirty -p perigeedb $(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES))
-	$(CARGO) publish --dry-run --allow-dirty --no-verify -p perigeedb \
-		$(patsubst %,-p perigeedb-%,$(LIBRARY_CRATES) compaction-sim sql cli)
+	$(CARGO) publish --dry-run --allow-dirty $(LIBRARY_PACKAGES)
+	$(CARGO) publish --dry-run --allow-dirty --no-verify $(LIBRARY_PACKAGES) \
+		-p perigeedb-compaction-sim -p perigeedb-sql -p perigeedb-cli
 
 # For releases: the oldest compiler, licences and advisories of the dependencies (cargo-deny), and changes of the public API since
 # the revision BASELINE (cargo-semver-checks). Both tools are installed with `cargo install`.

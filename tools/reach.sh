@@ -46,9 +46,6 @@ if [ -n "$tree" ]; then
   mount -t proc proc "$tree/proc"
   points=("$tree/proc" "${points[@]}")
   cp /etc/resolv.conf "$tree/etc/resolv.conf"
-  for variable in CARGO_REGISTRIES_CRATES_IO_PROTOCOL http_proxy https_proxy; do
-    if [ -n "${!variable:-}" ]; then export "${variable?}"; fi
-  done
   if [ -e "${CARGO_HOME:-$HOME/.cargo}/config.toml" ]; then
     mkdir -p "$tree/root/.cargo"
     cp "${CARGO_HOME:-$HOME/.cargo}/config.toml" "$tree/root/.cargo/"
@@ -158,7 +155,7 @@ END
 
 c() {
   [ -d "$artifacts/c" ] && command -v cc > /dev/null && command -v pkg-config > /dev/null || return 77
-  PKG_CONFIG_PATH=$artifacts/c/lib/pkgconfig PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 \
+  PKG_CONFIG_PATH=$artifacts/c/lib/pkgconfig \
     LD_LIBRARY_PATH=$artifacts/c/lib CPATH=$artifacts/c/include LIBRARY_PATH=$artifacts/c/lib c_program
 }
 

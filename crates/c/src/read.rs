@@ -39,17 +39,16 @@ pub fn read<T>(family: Handle, snapshot: Handle, read: impl ReadCall<T>) -> Resu
 /// Defines a read as a structure of its arguments.
 macro_rules! read_call {
     ($name:ident { $($field:ident: $type:ty),* } -> $result:ty, $source:ident => $body:expr) => {
-        pub struct $name<'a> { $(pub $field: $type,)* pub marker: std::marker::PhantomData<&'a ()> }
+        pub struct $name<'a> { $(pub $field: $type),* }
         impl<'a> ReadCall<$result> for $name<'a> {
             #[inline]
             fn run(self, $source: &impl Readable) -> Result<$result> {
-                let $name { $($field,)* .. } = self;
+                let $name { $($field),* } = self;
                 $body
             }
         }
     };
 }
-use std::marker::PhantomData;
 
 read_call!(GetPinned { key: &'a [u8] } -> Option<perigee::Slice>, s => s.get_pinned(key));
 read_call!(Contains { key: &'a [u8] } -> bool, s => s.contains(key));
@@ -76,7 +75,7 @@ pub extern "C" fn perigee_get(
     size.set(0);
     call(error, || {
         value.require()?;
-        let get = GetPinned { key: key.key(key_size)?, marker: PhantomData };
+        let get = GetPinned { key: key.key(key_size)? };
         set_copy(read(family, snapshot, get)?.as_ref(), &value, &size)
     })
 }
@@ -93,7 +92,7 @@ pub extern "C" fn perigee_get_pinned(
     pinned.set(Pinned::NONE);
     call(error, || {
         pinned.require()?;
-        let get = GetPinned { key: key.key(key_size)?, marker: PhantomData };
+        let get = GetPinned { key: key.key(key_size)? };
         if let Some(value) = read(family, snapshot, get)? {
             pinned.set(Pinned::new(value));
         }
@@ -118,7 +117,7 @@ pub extern "C" fn perigee_get_into(
     call(error, || {
         size.require()?;
         found.require()?;
-        let get = GetPinned { key: key.key(key_size)?, marker: PhantomData };
+        let get = GetPinned { key: key.key(key_size)? };
         if let Some(value) = read(family, snapshot, get)? {
             buffer.copy_from(&value, capacity)?;
             size.set(value.len());
@@ -140,7 +139,7 @@ pub extern "C" fn perigee_get_many(
     let values = values.array(count, Pinned::NONE);
     call(error, || {
         let keys = key_slices(keys.array(count)?)?;
-        let found = read(family, snapshot, GetMany { keys, marker: PhantomData })?;
+        let found = read(family, snapshot, GetMany { keys })?;
         set_pinned(values?, found)
     })
 }
@@ -157,7 +156,7 @@ pub extern "C" fn perigee_contains(
     found.set(0);
     call(error, || {
         found.require()?;
-        let contains = Contains { key: key.key(key_size)?, marker: PhantomData };
+        let contains = Contains { key: key.key(key_size)? };
         found.set(read(family, snapshot, contains)?.into());
         Ok(())
     })
@@ -178,7 +177,7 @@ pub extern "C" fn perigee_get_expiry(
     call(error, || {
         expires_ms.require()?;
         found.require()?;
-        let get = GetWithTtl { key: key.key(key_size)?, marker: PhantomData };
+        let get = GetWithTtl { key: key.key(key_size)? };
         if let Some(value) = read(family, snapshot, get)? {
             expires_ms.set(value.expires_at_ms.unwrap_or(0));
             found.set(1);

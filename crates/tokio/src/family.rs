@@ -1,9 +1,9 @@
 //! Column families.
 
 use crate::run_blocking;
-use crate::stream::EntryStream;
+use crate::stream::{EntryStream, owned_bounds};
 use perigee::{Result, Slice, WriteOptions};
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 
 /// A column family; see [`perigee::Family`]. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -89,8 +89,7 @@ impl Family {
 
     /// Returns the entries of a key range, as of the first poll of the stream.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> EntryStream {
-        let copy = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let bounds = (copy(range.start_bound()), copy(range.end_bound()));
+        let bounds = owned_bounds(range);
         let family = self.0.clone();
         EntryStream::new(move || family.range::<Vec<u8>>(bounds))
     }

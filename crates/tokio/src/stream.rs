@@ -7,6 +7,7 @@ use perigee::{Iter, Result, Slice};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::task::JoinHandle;
@@ -19,6 +20,14 @@ const ENTRIES_MAX: usize = 1024;
 const TXN_ENTRIES_MAX: usize = 32;
 /// Bytes of keys and values after which a call returns.
 const CALL_BYTES: usize = 256 << 10;
+
+/// Copies the bounds of a range, for another thread.
+pub(crate) fn owned_bounds<K: AsRef<[u8]>>(
+    range: impl RangeBounds<K>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let copy = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+    (copy(range.start_bound()), copy(range.end_bound()))
+}
 
 /// An entry: key and value.
 type Entry = (Slice, Slice);

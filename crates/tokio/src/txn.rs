@@ -1,9 +1,9 @@
 //! Transactions whose calls are awaited one by one.
 
-use crate::stream::EntryStream;
+use crate::stream::{EntryStream, owned_bounds};
 use crate::{Family, run_blocking};
 use perigee::{LockMode, Result, Slice};
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// A transaction; see [`perigee::Txn`]. It is rolled back if it is dropped without a commit and no
@@ -84,8 +84,7 @@ impl Txn {
         family: &Family,
         range: impl RangeBounds<K>,
     ) -> EntryStream {
-        let copy = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let bounds = (copy(range.start_bound()), copy(range.end_bound()));
+        let bounds = owned_bounds(range);
         let (txn, family) = (Arc::clone(&self.0), family.clone());
         EntryStream::in_txn(move || txn.range::<Vec<u8>>(family.blocking(), bounds))
     }

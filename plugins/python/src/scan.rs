@@ -9,7 +9,7 @@ use crate::convert;
 use crate::error::{OrRaise, closed};
 use crate::input::Data;
 use crate::source::{OpenDatabase, Source, View, read_source};
-use perigee::{Cursor, Error, Iter, Result};
+use perigee::{Cursor, Error, Iter, KeyComparator, Result};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice, PyTuple};
@@ -59,10 +59,10 @@ pub type Bounds = (KeyBound<Vec<u8>>, KeyBound<Vec<u8>>);
 
 /// Returns the smallest key that is greater than all keys with this prefix, if there is one.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte != 0xFF)?;
-    let mut end = prefix[..=kept].to_vec();
-    end[kept] += 1;
-    Some(end)
+    match KeyComparator::Bytes.prefix_range(prefix) {
+        Ok((_, KeyBound::Excluded(end))) => Some(end),
+        _ => None,
+    }
 }
 
 impl KeyRange {

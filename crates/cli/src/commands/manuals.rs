@@ -30,12 +30,8 @@ const SCRIPTS: [(Shell, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d/perigee.fish"),
 ];
 
-fn in_file(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("{}: {error}", path.display()))
-}
-
 fn create_dir(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|e| in_file(path, &e))
+    fs::create_dir_all(path).map_err(|e| Failure::file("create", path, &e))
 }
 
 /// Writes the files.
@@ -43,11 +39,12 @@ pub fn run(args: &ManualsArgs, out: &mut Output) -> Result<u8> {
     let pages = args.directory.join("man/man1");
     create_dir(&pages)?;
     let command = args::Args::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, &pages).map_err(|e| in_file(&pages, &e))?;
+    clap_mangen::generate_to(command, &pages).map_err(|e| Failure::file("write to", &pages, &e))?;
     for (shell, file) in SCRIPTS {
         let path = args.directory.join(file);
         create_dir(path.parent().unwrap_or(&args.directory))?;
-        fs::write(&path, completions::script(shell)).map_err(|e| in_file(&path, &e))?;
+        fs::write(&path, completions::script(shell))
+            .map_err(|e| Failure::file("write", &path, &e))?;
     }
     let directory = args.directory.display().to_string();
     out.json_or_text(&json!({ "directory": directory }), format!("written to {directory}"))?;
